@@ -1,0 +1,39 @@
+"""Stoker: what a training script may use, in one place.
+
+Names are loaded on first use: `import stoker` costs a worker nothing it does not ask for.
+
+Example:
+    >>> import stoker
+    >>> job = stoker.job()
+    >>> hp = job.params(lr=1e-3, epochs=5)
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.contract.job import Job
+    from stoker.contract.job import read_job as job
+    from stoker.contract.params import Params
+    from stoker.errors import StokerError
+
+__all__ = ["Job", "Params", "StokerError", "__version__", "job"]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Job": ("stoker.contract.job", "Job"),
+    "Params": ("stoker.contract.params", "Params"),
+    "StokerError": ("stoker.errors", "StokerError"),
+    "job": ("stoker.contract.job", "read_job"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'stoker' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _HOMES[name]
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value

@@ -1,0 +1,153 @@
+"""Where the user's code comes from: the five ways, and which of them wins."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stoker.contract.record import Record
+from stoker.errors import CodeMissing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Literal
+
+    from stoker.contract.channels import Channels
+    from stoker.contract.hyperparameters import Hyperparameters
+    from stoker.contract.paths import Paths
+
+CODE_CHANNEL = "code"
+ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
+
+
+class CodeSource(Record):
+    """One place the code is in. `folder` sources run where they are; the rest is fetched."""
+
+    origin: Literal["submit directory", "code channel", "/opt/ml/code", "image"]
+    kind: Literal["folder", "archive", "file", "s3"]
+    location: str
+
+    def __str__(self) -> str:
+        return f"{self.location} ({self.origin})"
+
+
+class Code(Record):
+    """The entry point as the job names it, and the source that wins."""
+
+    entry_point: str
+    source: CodeSource
+    ignored: tuple[CodeSource, ...] = ()
+    """Other places that hold code too; said in one log line."""
+
+
+def find_code(
+    paths: Paths,
+    *,
+    hyperparameters: Hyperparameters,
+    channels: Channels,
+    environ: Mapping[str, str],
+) -> Code:
+    """Chooses: explicit submit directory > `code` channel > /opt/ml/code > baked into the image.
+
+    Raises:
+        CodeMissing: no entry point is named, or none of the places holds code.
+    """
+    # The environment wins over the hyperparameter for the program, as in the stock toolkit.
+    entry_point = environ.get("SAGEMAKER_PROGRAM") or hyperparameters.setting("sagemaker_program")
+    if not entry_point:
+        raise CodeMissing(
+            "no entry point: neither SAGEMAKER_PROGRAM nor the hyperparameter "
+            "sagemaker_program is set",
+            fix="Estimator(entry_point='train.py', source_dir='src'), or in your Dockerfile "
+            "ENV SAGEMAKER_PROGRAM=/opt/program/train.py",
+        )
+    _check_name(entry_point)
+    submitted = hyperparameters.setting("sagemaker_submit_directory") or environ.get(
+        "SAGEMAKER_SUBMIT_DIRECTORY"
+    )
+    found = [
+        *_submit_directory(submitted, paths),
+        *_code_channel(channels),
+        *_mounted(paths),
+        *_baked(entry_point, paths),
+    ]
+    if not found:
+        raise CodeMissing(
+            f"entry point {entry_point!r} is named, but no code is there: no submit directory, "
+            f"no 'code' channel, {paths.code_dir} is empty, and the image holds no such file",
+            fix="pass source_dir= to the estimator, or copy the code into the image",
+        )
+    folders = {source.location for source in found[:1]}
+    ignored = tuple(s for s in found[1:] if s.location not in folders)
+    if found[0].origin == "image":
+        entry_point = Path(entry_point).name
+    return Code(entry_point=entry_point, source=found[0], ignored=ignored)
+
+
+def _check_name(entry_point: str) -> None:
+    parts = Path(entry_point).parts
+    if entry_point.startswith("-") or ".." in parts or any(c < " " for c in entry_point):
+        raise CodeMissing(
+            f"{entry_point!r} is no usable entry point",
+            fix="name a file of the source directory, such as train.py or pkg/train.py",
+        )
+
+
+def _submit_directory(location: str | None, paths: Paths) -> list[CodeSource]:
+    if not location:
+        return []
+    if location.startswith("s3://"):
+        return [CodeSource(origin="submit directory", kind="s3", location=location)]
+    path = Path(location.removeprefix("file://"))
+    if path.exists():
+        return [CodeSource(origin="submit directory", kind=_kind(path), location=str(path))]
+    if list(_mounted(paths)):  # SDK local mode names a folder of the host and mounts it here
+        return []
+    raise CodeMissing(
+        f"the submit directory {location} does not exist in the container",
+        fix="use s3://…, or mount the folder at /opt/ml/code",
+    )
+
+
+def _code_channel(channels: Channels) -> list[CodeSource]:
+    if CODE_CHANNEL not in channels.by_name:
+        return []
+    folder = channels.by_name[CODE_CHANNEL].path
+    names = _names(folder)
+    archives = [name for name in names if name.endswith(ARCHIVE_SUFFIXES)]
+    if len(names) == 1 and archives:
+        location = folder / archives[0]
+        return [CodeSource(origin="code channel", kind="archive", location=str(location))]
+    if names:
+        return [CodeSource(origin="code channel", kind="folder", location=str(folder))]
+    return []
+
+
+def _mounted(paths: Paths) -> list[CodeSource]:
+    if not _names(paths.code_dir):
+        return []
+    return [CodeSource(origin="/opt/ml/code", kind="folder", location=str(paths.code_dir))]
+
+
+def _baked(entry_point: str, paths: Paths) -> list[CodeSource]:
+    program = Path(entry_point)
+    if program.is_absolute() and program.exists() and paths.root not in program.parents:
+        return [CodeSource(origin="image", kind="folder", location=str(program.parent))]
+    here = Path.cwd()  # the image's WORKDIR
+    if here != paths.code_dir and (here / program).exists():
+        return [CodeSource(origin="image", kind="folder", location=str(here))]
+    return []
+
+
+def _kind(path: Path) -> Literal["folder", "archive", "file"]:
+    if path.is_dir():
+        return "folder"
+    return "archive" if path.name.endswith(ARCHIVE_SUFFIXES) else "file"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if not name.endswith(".sagemaker-ignore")]
+    except OSError:
+        return []

@@ -1,0 +1,63 @@
+"""Uncaught exceptions as files: what a worker leaves behind for the launcher to report.
+
+One JSON object per process in the folder named by `STOKER_CRASH_DIR`. Unlike the log they are
+never interleaved, cut or re-indented on the way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from stoker.contract.files import write_atomically
+from stoker.contract.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER_VARIABLE = "STOKER_CRASH_DIR"
+_LONGEST_TEXT = 32 * 1024
+
+
+class Crash(Record):
+    """One uncaught exception of one process."""
+
+    error: str
+    """Type and message, as the last lines of the traceback show them."""
+    traceback: str
+    """The whole traceback as Python prints it."""
+    pid: int
+    parent_pid: int
+    rank: str = ""
+    """Rank under torchrun; empty for a single process."""
+    at_seconds: float = 0.0
+    """Wall clock, to find the first of several ranks."""
+
+
+def write_crash(folder: Path, *, error: str, traceback: str) -> None:
+    """Leaves a crash file of this process; silent if the folder cannot be written."""
+    crash = {
+        "error": error[:_LONGEST_TEXT],
+        "traceback": traceback[-_LONGEST_TEXT:],
+        "pid": os.getpid(),
+        "parent_pid": os.getppid(),
+        "rank": os.environ.get("RANK", ""),
+        "at_seconds": time.time(),
+    }
+    try:
+        write_atomically(folder / f"{os.getpid()}.json", json.dumps(crash))
+    except OSError:
+        return  # a full disk must not hide the exception itself, which is printed next
+
+
+def read_crashes(folder: Path) -> list[Crash]:
+    """All crash files, oldest first; damaged ones are left out."""
+    crashes = []
+    for file in folder.glob("*.json"):
+        try:
+            crashes.append(Crash(**json.loads(file.read_bytes())))
+        except (OSError, ValueError, TypeError):
+            continue
+    return sorted(crashes, key=lambda crash: crash.at_seconds)

@@ -1,0 +1,84 @@
+"""Where everything lies: `/opt/ml`, or the same tree under another root."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stoker.contract.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OPT_ML = Path("/opt/ml")
+ROOT_VARIABLE = "STOKER_ROOT"
+"""Names another root: a job without Docker, a test, several jobs on one machine."""
+
+LAPTOP_ROOT = "stoker-job"
+"""Folder of the working directory that stands in for /opt/ml where there is none."""
+
+
+class Paths(Record):
+    """The folders and files of the contract under one root."""
+
+    root: Path
+
+    @property
+    def input_dir(self) -> Path:
+        return self.root / "input"
+
+    @property
+    def config_dir(self) -> Path:
+        return self.root / "input/config"
+
+    @property
+    def data_dir(self) -> Path:
+        return self.root / "input/data"
+
+    @property
+    def code_dir(self) -> Path:
+        return self.root / "code"
+
+    @property
+    def model_dir(self) -> Path:
+        return self.root / "model"
+
+    @property
+    def output_dir(self) -> Path:
+        return self.root / "output"
+
+    @property
+    def output_data_dir(self) -> Path:
+        return self.root / "output/data"
+
+    @property
+    def intermediate_dir(self) -> Path:
+        return self.root / "output/intermediate"
+
+    @property
+    def failure_file(self) -> Path:
+        return self.root / "output/failure"
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def tensorboard_dir(self) -> Path:
+        return self.root / "output/tensorboard"
+
+    @property
+    def warm_pool_dir(self) -> Path:
+        return self.root / "sagemaker/warmpoolcache"
+
+    def config_file(self, name: str) -> Path:
+        return self.config_dir / name
+
+
+def read_paths(environ: Mapping[str, str] | None = None) -> Paths:
+    """The tree of this process: the root named, else /opt/ml, else a folder right here."""
+    named = (os.environ if environ is None else environ).get(ROOT_VARIABLE)
+    if named:
+        return Paths(root=Path(named).absolute())
+    return Paths(root=OPT_ML if OPT_ML.is_dir() else Path.cwd() / LAPTOP_ROOT)

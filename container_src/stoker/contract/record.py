@@ -1,0 +1,62 @@
+"""Frozen, keyword-only records: dataclasses without their start-up cost.
+
+`import dataclasses` alone takes as long as everything else the launcher does before the user's
+first line (docs/decisions/0003). Type checkers see these classes as frozen dataclasses.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar, Self, dataclass_transform
+else:
+
+    def dataclass_transform(**_):  # noqa: ANN003, ANN201 - stands in for typing's, unseen by mypy
+        return lambda cls: cls
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Record:
+    """A named set of values that never changes.
+
+    Example:
+        >>> class Point(Record):
+        ...     x: int
+        ...     y: int = 0
+        >>> Point(x=1)
+        Point(x=1, y=0)
+    """
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        annotations = vars(cls).get("__annotations__", {})
+        own = (name for name in annotations if not name.startswith("_"))
+        cls._fields = (*cls._fields, *own)
+
+    def __init__(self, **values: Any) -> None:  # noqa: ANN401 - each field has its own type
+        cls = type(self)
+        missing = [n for n in cls._fields if n not in values and not hasattr(cls, n)]
+        unknown = [n for n in values if n not in cls._fields]
+        if missing or unknown:
+            raise TypeError(f"{cls.__name__}: {missing=} {unknown=}")
+        for name in cls._fields:
+            value = values[name] if name in values else getattr(cls, name)
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen: make a new one with replace()")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.__dict__ == self.__dict__
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(getattr(self, name) for name in self._fields)))
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields)
+        return f"{type(self).__name__}({values})"
+
+    def replace(self, **changes: object) -> Self:
+        """Returns a copy with some values changed."""
+        return type(self)(**{**self.__dict__, **changes})

@@ -1,0 +1,75 @@
+"""Every error Stoker raises, with its cure.
+
+StokerError
+├── ConfigInvalid        a file under /opt/ml/input/config cannot be used
+├── ParamsInvalid        hyperparameters do not fit what the script declares
+├── ChannelMissing       a channel was asked for that this job does not have
+├── CodeMissing          no entry point, or no code where the job says it is
+├── ArchiveUnsafe        a source archive would write outside its folder
+├── PreparationFailed    fetching code, installing requirements or finding peers failed
+├── LaunchFailed         the user's program could not be started
+└── HostError            something on the user's own machine (engine, build, push)
+"""
+
+from __future__ import annotations
+
+
+class StokerError(Exception):
+    """What happened and what was expected; `fix` says what to do about it."""
+
+    exit_code = 70
+    """The container's exit code when this error ends a job (sysexits.h; 70 = our own fault)."""
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  fix: {self.fix}" if self.fix else self.message
+
+
+class ConfigInvalid(StokerError):
+    """A file under /opt/ml/input/config cannot be used."""
+
+    exit_code = 78
+
+
+class ParamsInvalid(StokerError):
+    """Hyperparameters do not fit what the script declares."""
+
+    exit_code = 78
+
+
+class ChannelMissing(StokerError):
+    """A channel was asked for that this job does not have."""
+
+    exit_code = 66
+
+
+class CodeMissing(StokerError):
+    """No entry point, or no code where the job says it is."""
+
+    exit_code = 66
+
+
+class ArchiveUnsafe(StokerError):
+    """A source archive would write outside its folder."""
+
+    exit_code = 65
+
+
+class PreparationFailed(StokerError):
+    """Fetching code, installing requirements or finding peers failed."""
+
+    exit_code = 69
+
+
+class LaunchFailed(StokerError):
+    """The user's program could not be started."""
+
+    exit_code = 71
+
+
+class HostError(StokerError):
+    """Something on the user's own machine: the engine, a build, a push."""

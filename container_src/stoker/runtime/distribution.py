@@ -1,0 +1,129 @@
+"""How many processes, on which hosts, started by whom."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from stoker.contract.cluster import MASTER_PORT
+from stoker.contract.record import Record
+from stoker.errors import ConfigInvalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from stoker.contract.job import Job
+    from stoker.runtime.program import Program
+
+TORCHRUN_SHUTDOWN_SECONDS = 105
+"""torchrun kills its workers 30 s after SIGTERM unless told otherwise; SageMaker gives 120."""
+
+_TORCHRUN_KEYS = ("sagemaker_torch_distributed_enabled", "sagemaker_pytorch_ddp_enabled")
+_UNSUPPORTED = {
+    "sagemaker_distributed_dataparallel_enabled": "smdistributed.dataparallel",
+    "sagemaker_pytorch_xla_multi_worker_enabled": "torch_xla",
+}
+
+
+class Distribution(Record):
+    """The launcher of the user's program, and its share of the cluster."""
+
+    launcher: Literal["python", "torchrun", "toolkit"]
+    hosts: tuple[str, ...]
+    node_rank: int = 0
+    processes_per_host: int = 1
+
+
+def choose_distribution(job: Job) -> Distribution:
+    """Reads the `sagemaker_*_enabled` hyperparameters, as the SDKs write them.
+
+    Raises:
+        ConfigInvalid: a distribution this image has no launcher for.
+    """
+    framework = job.hyperparameters.framework()
+    here = job.cluster.current_host
+    hosts = job.distribution_hosts
+    if job.environ.get("STOKER_LAUNCHER") == "toolkit" or job.environ.get(
+        "SAGEMAKER_TRAINING_MODULE"
+    ):
+        return Distribution(launcher="toolkit", hosts=job.cluster.hosts)
+    if here not in hosts or not job.distribution_groups:
+        return Distribution(launcher="python", hosts=job.cluster.hosts)
+    if framework.get("sagemaker_mpi_enabled"):
+        _require_mpirun(job)
+        return Distribution(launcher="toolkit", hosts=hosts)
+    if any(framework.get(key) for key in _TORCHRUN_KEYS):
+        return Distribution(
+            launcher="torchrun",
+            hosts=hosts,
+            node_rank=hosts.index(here),
+            processes_per_host=_processes(job),
+        )
+    for key, name in _UNSUPPORTED.items():
+        if framework.get(key):
+            raise ConfigInvalid(
+                f"the job asks for {name}, which this image does not have",
+                fix='use distribution={"torch_distributed": {"enabled": True}}',
+            )
+    return Distribution(launcher="python", hosts=job.cluster.hosts)
+
+
+def make_torchrun(distribution: Distribution, program: Program) -> list[str]:
+    """torchrun's command line up to the user's arguments."""
+    argv = [sys.executable, "-m", "torch.distributed.run"]
+    if len(distribution.hosts) == 1:
+        argv += ["--standalone"]  # a free port: several jobs may share this machine
+    else:
+        argv += ["--nnodes", str(len(distribution.hosts))]
+        argv += ["--node-rank", str(distribution.node_rank)]
+        argv += ["--master-addr", distribution.hosts[0], "--master-port", str(MASTER_PORT)]
+    argv += ["--nproc-per-node", str(distribution.processes_per_host)]
+    if program.kind == "script":
+        return [*argv, program.target]
+    if program.kind == "module":
+        return [*argv, "-m", program.target]
+    shell = ["/bin/bash"] if program.kind == "shell" else []
+    return [*argv, "--no-python", *shell, f"./{program.target}"]
+
+
+def make_network_environment(job: Job, distribution: Distribution) -> dict[str, str]:
+    """Defaults for NCCL, gloo and EFA. The user's own values win over each of them."""
+    defaults = {
+        "MASTER_ADDR": job.leader,
+        "MASTER_PORT": str(MASTER_PORT),
+    }
+    if distribution.launcher == "torchrun":
+        share = max(1, job.hardware.cpus // distribution.processes_per_host)
+        defaults["OMP_NUM_THREADS"] = str(share)  # torchrun would say 1
+        defaults["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(TORCHRUN_SHUTDOWN_SECONDS)
+    interface = job.cluster.network_interface
+    if len(distribution.hosts) > 1 and interface in job.hardware.interfaces:
+        defaults["NCCL_SOCKET_IFNAME"] = interface
+        defaults["GLOO_SOCKET_IFNAME"] = interface
+        defaults["NCCL_DEBUG"] = "WARN"
+    if job.hardware.has_efa:
+        defaults["FI_PROVIDER"] = "efa"
+        defaults["FI_EFA_USE_DEVICE_RDMA"] = "1"
+        defaults["RDMAV_FORK_SAFE"] = "1"
+    return {name: text for name, text in defaults.items() if name not in job.environ}
+
+
+def _processes(job: Job) -> int:
+    key = "sagemaker_mpi_num_of_processes_per_host"
+    asked = job.hyperparameters.setting(key)
+    if asked is None:
+        return job.hardware.gpus or job.hardware.neurons or 1
+    if not (asked.isascii() and asked.isdigit() and int(asked) > 0):
+        raise ConfigInvalid(f"{key} is {asked!r:.80}", fix="use a whole number above 0")
+    return int(asked)
+
+
+def _require_mpirun(job: Job) -> None:
+    folders = job.environ.get("PATH", os.defpath).split(os.pathsep)
+    if not any(os.access(os.path.join(folder, "mpirun"), os.X_OK) for folder in folders):
+        raise ConfigInvalid(
+            "the job asks for MPI, but there is no mpirun in this image",
+            fix='use distribution={"torch_distributed": {"enabled": True}}, or build an image '
+            "FROM this one that installs openmpi-bin and openssh-server",
+        )

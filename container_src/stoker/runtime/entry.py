@@ -1,0 +1,205 @@
+"""The `train` program: read, prepare, plan, launch, watch, report."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from stoker import __version__
+from stoker.contract.code import Code, find_code
+from stoker.contract.job import Job, read_job
+from stoker.contract.outcome import Outcome
+from stoker.contract.paths import read_paths
+from stoker.contract.secrets import Masker
+from stoker.errors import PreparationFailed, StokerError
+from stoker.runtime.crashes import CrashFolder
+from stoker.runtime.distribution import choose_distribution
+from stoker.runtime.log import Log
+from stoker.runtime.plan import Plan, make_fetch_step, make_plan, make_toolkit_plan
+from stoker.runtime.program import find_program
+from stoker.runtime.report import outcome_of_error, report, stopped_early
+from stoker.runtime.watch import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.runtime.signals import Signals
+    from stoker.runtime.step import Step
+
+_USAGE = """usage: train [--dry-run]
+
+Runs the SageMaker training job described under /opt/ml (or STOKER_ROOT) and the environment.
+  --dry-run   print the plan and stop before anything is started
+"""
+_USAGE_ERROR, _OUR_FAULT = 64, 70
+
+
+class _Stopped(Exception):
+    """A stop signal came before the user's program was started."""
+
+
+def train(argv: list[str], signals: Signals) -> int:
+    """Runs the job and returns the container's exit code, which is never 0 after a failure."""
+    unknown = [argument for argument in argv if argument != "--dry-run"]
+    log = Log()
+    if unknown:
+        os.write(2, _USAGE.encode())
+        return 0 if unknown == ["--help"] else _USAGE_ERROR
+    failure_file = read_paths().failure_file
+    _forget_earlier_attempt(failure_file)
+    try:
+        outcome = _run(Watch(signals, log), dry_run="--dry-run" in argv)
+    except _Stopped:
+        outcome = stopped_early(signals.stop_signal or 15)
+    except StokerError as error:
+        outcome = outcome_of_error(error)
+    except Exception:  # the last resort: truthful, whatever it was
+        outcome = _internal_error()
+    return report(outcome, failure_file=failure_file, log=log)
+
+
+def _forget_earlier_attempt(failure_file: Path) -> None:
+    try:
+        failure_file.unlink(missing_ok=True)
+    except OSError:
+        return  # read-only: that will show when there is something to write
+
+
+def _run(watch: Watch, *, dry_run: bool) -> Outcome:
+    job = read_job()
+    mask = Masker(job.environ, job.hyperparameters.raw)
+    watch.log.level, watch.log.mask = job.log_level, mask
+    _greet(job, watch.log)
+    with CrashFolder(job.environ.get("TMPDIR", "/tmp")) as crash_dir:  # noqa: S108 - private
+        if choose_distribution(job).launcher == "toolkit":
+            plan = make_toolkit_plan(job)
+        else:
+            code = _find_code(job, watch.log)
+            step = make_fetch_step(job, code, mask)
+            if step and dry_run:
+                _show_steps([step], watch.log)
+                watch.log.info("the rest is planned once the code is there")
+                return Outcome(kind="success", exit_code=0, reason="dry run")
+            folder = _prepare_code(job, code, step, watch)
+            program = find_program(folder, code.entry_point)
+            plan = make_plan(job, program, crash_dir=crash_dir, mask=mask)
+        if dry_run:
+            _show_steps([*plan.preparation, plan.worker], watch.log)
+            return Outcome(kind="success", exit_code=0, reason="dry run")
+        return _carry_out(job, plan, watch, crash_dir)
+
+
+def _carry_out(job: Job, plan: Plan, watch: Watch, crash_dir: Path) -> Outcome:
+    for step in plan.preparation:
+        _prepare(step, watch)
+    _make_folders(job, watch.log)
+    _warn(job, plan, watch.log)
+    _show_steps([plan.worker], watch.log)
+    if watch.signals.stop_signal is not None:
+        raise _Stopped
+    ended = watch.run(plan.worker)
+    # Loaded only now: diagnosing costs a tenth of the start, and a job that goes well none of it.
+    from stoker.runtime.finish import make_outcome
+
+    return make_outcome(
+        job,
+        ended,
+        stop_signal=watch.signals.stop_signal,
+        crash_dir=crash_dir,
+        launcher=plan.distribution.launcher,
+    )
+
+
+def _find_code(job: Job, log: Log) -> Code:
+    code = find_code(
+        job.paths,
+        hyperparameters=job.hyperparameters,
+        channels=job.channels,
+        environ=job.environ,
+    )
+    also = "; not used: " + ", ".join(map(str, code.ignored)) if code.ignored else ""
+    log.info(f"code: {code.source}{also}")
+    return code
+
+
+def _prepare_code(job: Job, code: Code, step: Step | None, watch: Watch) -> Path:
+    """Returns the folder the code runs in."""
+    if step is None:
+        return Path(code.source.location)
+    _prepare(step, watch)
+    return job.paths.code_dir
+
+
+def _prepare(step: Step, watch: Watch) -> None:
+    """Runs a step that must succeed before the next."""
+    if watch.signals.stop_signal is not None:
+        raise _Stopped
+    watch.log.info(f"{step.name} …")
+    started = time.monotonic()
+    ended = watch.run(step)
+    if watch.signals.stop_signal is not None:
+        raise _Stopped
+    if ended.exit_code != 0:
+        said = (ended.stderr_tail.strip() or ended.stdout_tail.strip())[-600:]
+        message, _, fix = said.partition("\n  fix: ")
+        raise PreparationFailed(f"{step.name} failed: {message}", fix=fix or step.fix)
+    watch.log.info(f"{step.name}: done in {time.monotonic() - started:.1f} s")
+
+
+def _make_folders(job: Job, log: Log) -> None:
+    folders = (
+        job.paths.model_dir,
+        job.paths.output_data_dir,
+        job.services.checkpoint_dir,
+        job.services.tensorboard_dir,
+    )
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            log.warning(f"{folder} could not be made: {error.strerror}")
+
+
+def _greet(job: Job, log: Log) -> None:
+    cluster, hardware = job.cluster, job.hardware
+    place = f"{cluster.current_host} ({cluster.instance_type})"
+    if len(cluster.hosts) > 1:
+        place += f", one of {len(cluster.hosts)} hosts led by {job.leader}"
+    devices = f"{hardware.cpus} CPUs, {hardware.gpus or 'no'} GPUs"
+    log.info(f"stoker {__version__}: job {job.name or '(unnamed)'} on {place}, {devices}")
+    for complaint in job.services.complaints:
+        log.warning(f"{complaint}; going on without it")
+
+
+def _warn(job: Job, plan: Plan, log: Log) -> None:
+    for key, text in job.hyperparameters.changed_texts().items():
+        log.warning(
+            f"hyperparameter {key}={job.hyperparameters.raw[key]} reaches the command line as "
+            f"{text}, as with the stock toolkit; send it JSON-quoted to keep the text, or use "
+            "stoker.job().params()"
+        )
+    if plan.left_out:
+        log.warning(
+            f"left out of the environment, too long or not a legal name: "
+            f"{', '.join(plan.left_out[:10])}; the script can read "
+            f"{job.paths.config_file('hyperparameters.json')}"
+        )
+
+
+def _show_steps(steps: list[Step], log: Log) -> None:
+    for step in steps:
+        shown = [
+            argument if len(argument) <= 200 else f"{argument[:200]}…" for argument in step.argv
+        ]
+        log.info(f"run: {' '.join(shown)[:2000]}   (in {step.folder})")
+
+
+def _internal_error() -> Outcome:
+    # Imported here: only a launcher that has failed itself needs it.
+    import traceback
+
+    return Outcome(
+        kind="failed",
+        exit_code=_OUR_FAULT,
+        reason=f"Stoker itself failed, which is a bug of ours:\n{traceback.format_exc()[-800:]}",
+    )

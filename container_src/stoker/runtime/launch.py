@@ -1,0 +1,87 @@
+"""Starting one child process: its own session, plain signals, two pipes for its output."""
+
+from __future__ import annotations
+
+import os
+
+from stoker.contract.record import Record
+from stoker.errors import LaunchFailed
+from stoker.runtime.signals import block_signals, restore_defaults, unblock_signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.runtime.step import Step
+
+_NOT_STARTED = 127
+
+
+class Child(Record):
+    """A running process and the reading ends of its output."""
+
+    pid: int
+    stdout: int
+    stderr: int
+
+
+def launch(step: Step) -> Child:
+    """Forks and executes a step. Signals stay blocked until the caller unblocks them.
+
+    Raises:
+        LaunchFailed: the program is missing, not executable, or its arguments are too long.
+    """
+    out_read, out_write = os.pipe()
+    err_read, err_write = os.pipe()
+    fault_read, fault_write = os.pipe()  # closed by a successful exec
+    block_signals()
+    pid = os.fork()
+    if pid == 0:
+        _become(step, out_write, err_write, fault_write)
+    for end in (out_write, err_write, fault_write):
+        os.close(end)
+    with os.fdopen(fault_read, "rb") as pipe:
+        fault = pipe.read().decode()
+    if fault:
+        os.waitpid(pid, 0)
+        unblock_signals()
+        os.close(out_read)
+        os.close(err_read)
+        raise _launch_failed(step, fault)
+    return Child(pid=pid, stdout=out_read, stderr=err_read)
+
+
+def _become(step: Step, stdout: int, stderr: int, fault: int) -> None:
+    """In the child: never returns."""
+    try:
+        os.setsid()
+        restore_defaults()
+        unblock_signals()
+        os.chdir(step.folder)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        argv = [_encoded(argument) for argument in step.argv]
+        environ = {_encoded(name): _encoded(text) for name, text in step.environ.items()}
+        os.execvpe(argv[0], argv, environ)  # noqa: S606 - no shell is the point
+    except BaseException as error:  # whatever it is, the parent must hear of it
+        number = error.errno if isinstance(error, OSError) else 0
+        os.write(fault, f"{number or 0}:{error}".encode("utf-8", "replace"))
+    finally:
+        os._exit(_NOT_STARTED)
+
+
+def _launch_failed(step: Step, fault: str) -> LaunchFailed:
+    number, _, text = fault.partition(":")
+    fixes = {
+        "2": f"{step.argv[0]} is not in the image, or its first line names a missing interpreter",
+        "7": "pass fewer or shorter hyperparameters, or put them in a file of an input channel",
+        "8": "start a script with a line such as #!/bin/bash, and build for this architecture",
+        "13": f"make {step.argv[0]} executable: chmod +x",
+    }
+    return LaunchFailed(f"{step.name} could not be started: {text}", fix=fixes.get(number, ""))
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON allows
+        return text.encode("utf-8", "replace")

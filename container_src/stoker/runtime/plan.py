@@ -1,0 +1,155 @@
+"""What will be run, decided before anything is: pure functions from a Job to Steps."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from stoker.contract.crash import FOLDER_VARIABLE
+from stoker.contract.environment import drop_oversized, make_environment
+from stoker.contract.hyperparameters import make_arguments
+from stoker.contract.paths import OPT_ML, ROOT_VARIABLE
+from stoker.contract.record import Record
+from stoker.contract.secrets import Masker
+from stoker.runtime.distribution import (
+    Distribution,
+    choose_distribution,
+    make_network_environment,
+    make_torchrun,
+)
+from stoker.runtime.requirements import make_install_steps
+from stoker.runtime.step import HELPERS, WORKER_GRACE_SECONDS, Step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.contract.code import Code
+    from stoker.contract.job import Job
+    from stoker.runtime.program import Program
+
+PEER_LIMIT_SECONDS = 600
+PEER_LIMIT_VARIABLE = "STOKER_PEER_LIMIT_SECONDS"
+_TOOLKIT = "from sagemaker_training.cli.train import main; main()"
+
+
+class Plan(Record):
+    """Everything between the code being there and the user's first line."""
+
+    distribution: Distribution
+    preparation: tuple[Step, ...]
+    worker: Step
+    left_out: tuple[str, ...] = ()
+    """Variables too long for any process; the script reads the config file instead."""
+
+
+def make_fetch_step(job: Job, code: Code, mask: Masker) -> Step | None:
+    """How the code gets to /opt/ml/code; None when it can run where it lies."""
+    if code.source.kind == "folder":
+        return None
+    with_boto3 = code.source.kind == "s3"
+    return Step(
+        name="fetch code",
+        argv=(
+            sys.executable,
+            "-I" if with_boto3 else "-IS",
+            HELPERS,
+            "fetch",
+            code.source.location,
+            str(job.paths.code_dir),
+        ),
+        environ=job.environ,
+        folder=Path("/"),
+        mask=mask,
+    )
+
+
+def make_plan(job: Job, program: Program, *, crash_dir: Path, mask: Masker) -> Plan:
+    """The steps of one launch.
+
+    Raises:
+        ConfigInvalid: a distribution this image cannot launch.
+    """
+    distribution = choose_distribution(job)
+    environ, left_out = _worker_environ(job, program, distribution, crash_dir)
+    worker = Step(
+        name=program.target,
+        argv=(*_command(program, distribution), *make_arguments(job.hyperparameters.values())),
+        environ=environ,
+        folder=program.folder,
+        grace_seconds=WORKER_GRACE_SECONDS,
+    )
+    preparation = (*make_install_steps(job, program, mask), *_peer_steps(job, distribution))
+    return Plan(
+        distribution=distribution,
+        preparation=preparation,
+        worker=worker,
+        left_out=tuple(left_out),
+    )
+
+
+def make_toolkit_plan(job: Job) -> Plan:
+    """The whole job handed to the bundled toolkit: MPI, plug-in modules, or because asked."""
+    environ = {**job.environ, "SAGEMAKER_BASE_DIR": str(job.paths.root)}
+    if job.paths.root == OPT_ML:
+        del environ["SAGEMAKER_BASE_DIR"]
+    worker = Step(
+        name="the stock toolkit",
+        argv=(sys.executable, "-c", _TOOLKIT),
+        environ=environ,
+        folder=job.paths.code_dir if job.paths.code_dir.is_dir() else Path("/"),
+        grace_seconds=WORKER_GRACE_SECONDS,
+    )
+    return Plan(distribution=choose_distribution(job), preparation=(), worker=worker)
+
+
+def _command(program: Program, distribution: Distribution) -> list[str]:
+    if distribution.launcher == "torchrun":
+        return make_torchrun(distribution, program)
+    if program.kind == "script":
+        return [sys.executable, program.target]
+    if program.kind == "module":
+        return [sys.executable, "-m", program.target]
+    if program.kind == "shell":
+        return ["/bin/bash", program.target]
+    return [f"./{program.target}"]
+
+
+def _worker_environ(
+    job: Job, program: Program, distribution: Distribution, crash_dir: Path
+) -> tuple[dict[str, str], list[str]]:
+    variables, left_out = drop_oversized(
+        make_environment(job, entry_point=program.entry_point, code_dir=program.folder)
+    )
+    environ = {
+        **job.environ,
+        **make_network_environment(job, distribution),
+        **variables,
+        "STOKER_WORKER": "1",
+        FOLDER_VARIABLE: str(crash_dir),
+        "PYTHONPATH": _joined(str(program.folder), job.environ.get("PYTHONPATH")),
+    }
+    if job.paths.root != OPT_ML:
+        environ[ROOT_VARIABLE] = str(job.paths.root)
+    if program.kind in ("shell", "executable"):
+        # It may start a Python that is not ours and so knows nothing of autoload.
+        environ.setdefault("PYTHONUNBUFFERED", "1")
+    return environ, left_out
+
+
+def _peer_steps(job: Job, distribution: Distribution) -> tuple[Step, ...]:
+    if len(distribution.hosts) == 1 or job.environ.get("SM_STUDIO_LOCAL_MODE") == "true":
+        return ()
+    limit = job.environ.get(PEER_LIMIT_VARIABLE) or str(PEER_LIMIT_SECONDS)
+    return (
+        Step(
+            name="find peers",
+            argv=(sys.executable, "-IS", HELPERS, "peers", limit, *distribution.hosts),
+            environ=job.environ,
+            folder=Path("/"),
+            fix="the hosts of a job start together: look at the other hosts' logs; security "
+            "groups must let the hosts reach each other",
+        ),
+    )
+
+
+def _joined(folder: str, existing: str | None) -> str:
+    return f"{folder}:{existing}" if existing else folder

@@ -1,0 +1,115 @@
+"""What the entry point is: a script, a module, a shell script or any other program."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stoker.contract.record import Record
+from stoker.errors import CodeMissing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+
+class Program(Record):
+    """The user's entry point in the folder its code lies in."""
+
+    folder: Path
+    kind: Literal["script", "module", "shell", "executable"]
+    target: str
+    """File name relative to the folder, or dotted module name."""
+    entry_point: str
+    """The same as the job names it."""
+    requirements: Path | None = None
+    is_package: bool = False
+    """The folder is a project of its own (pyproject.toml or setup.py) to be installed."""
+
+
+def find_program(folder: Path, entry_point: str) -> Program:
+    """Looks at the code and decides how the entry point is run.
+
+    Raises:
+        CodeMissing: no such file or module; the text names what is there.
+    """
+    name = entry_point.removeprefix(f"{folder}/")
+    requirements = folder / "requirements.txt"
+    is_package = _is_project(folder)
+    kind, target = _classify(folder, name, is_package=is_package)
+    return Program(
+        folder=folder,
+        kind=kind,
+        target=target,
+        entry_point=name,
+        requirements=requirements if requirements.is_file() else None,
+        is_package=is_package,
+    )
+
+
+def _classify(
+    folder: Path, name: str, *, is_package: bool
+) -> tuple[Literal["script", "module", "shell", "executable"], str]:
+    file = folder / name
+    if file.is_file():
+        if name.endswith(".py"):
+            # Inside a package, relative imports need -m; at the top a script is a script.
+            inside = is_package and _is_in_package(folder, Path(name))
+            return ("module", _dotted(name)) if inside else ("script", name)
+        return ("executable" if _starts_itself(file) else "shell"), name
+    module = folder / name.replace(".", "/")
+    if (module / "__main__.py").is_file() or module.with_suffix(".py").is_file():
+        return "module", name.replace("/", ".")
+    if is_package and all(part.isidentifier() for part in _dotted(name).split(".")):
+        return "module", _dotted(name)  # pip puts it where python -m finds it (src layouts)
+    raise _missing(folder, name)
+
+
+def _starts_itself(file: Path) -> bool:
+    if not os.access(file, os.X_OK):  # archives and S3 lose the bit
+        return False
+    with file.open("rb") as opened:
+        return opened.read(4).startswith((b"#!", b"\x7fELF"))
+
+
+def _missing(folder: Path, name: str) -> CodeMissing:
+    # Imported here: only a job that is about to fail needs it.
+    from difflib import get_close_matches
+
+    files = sorted(_files(folder))
+    near = get_close_matches(name, files, n=1)
+    shown = ", ".join(files[:20]) or "nothing"
+    return CodeMissing(
+        f"entry point {name!r} is not in {folder}, which holds: {shown}",
+        fix=f"did you mean {near[0]!r}?" if near else "name a file relative to source_dir",
+    )
+
+
+def _files(folder: Path) -> list[str]:
+    found = []
+    for path, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name[0] not in "._"]
+        found += [os.path.relpath(os.path.join(path, name), folder) for name in names]
+        if len(found) > 1000:
+            break
+    return found
+
+
+def _is_project(folder: Path) -> bool:
+    if (folder / "setup.py").is_file():
+        return True
+    try:
+        text = (folder / "pyproject.toml").read_bytes()
+    except OSError:
+        return False
+    # One that only configures tools is no package.
+    return b"[build-system]" in text or b"[project]" in text
+
+
+def _is_in_package(folder: Path, script: Path) -> bool:
+    parents = list(script.parents)[:-1]
+    return bool(parents) and all((folder / p / "__init__.py").is_file() for p in parents)
+
+
+def _dotted(name: str) -> str:
+    return name.removesuffix(".py").replace("/", ".")

@@ -1,0 +1,43 @@
+"""Telling the log and SageMaker how a job ended."""
+
+from __future__ import annotations
+
+import signal
+
+from stoker.contract.outcome import Outcome, read_failure, write_failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stoker.errors import StokerError
+    from stoker.runtime.log import Log
+
+
+def outcome_of_error(error: StokerError) -> Outcome:
+    """A job that never reached the user's first line."""
+    return Outcome(kind="failed", exit_code=error.exit_code, reason=str(error))
+
+
+def stopped_early(stop_signal: int) -> Outcome:
+    """A stop while code was fetched, packages installed or peers awaited: no one's fault."""
+    name = signal.Signals(stop_signal).name
+    return Outcome(
+        kind="stopped", exit_code=128 + stop_signal, reason=f"stopped by {name} before the start"
+    )
+
+
+def report(outcome: Outcome, *, failure_file: Path, log: Log) -> int:
+    """Tells the log and SageMaker. Returns the exit code, whatever else goes wrong."""
+    if outcome.kind != "failed":
+        log.info(f"{outcome.kind}: {outcome.reason}" if outcome.reason else outcome.kind)
+        return outcome.exit_code
+    log.error(f"the job failed: {outcome.reason}")
+    own = read_failure(failure_file)
+    if own:
+        log.info(f"{failure_file} was written by the script and is kept")
+        return outcome.exit_code
+    trouble = write_failure(failure_file, log.mask(outcome.reason))
+    if trouble:
+        log.warning(trouble)
+    return outcome.exit_code

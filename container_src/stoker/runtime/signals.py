@@ -1,0 +1,98 @@
+"""Signals the platform sends, and how they reach the right process.
+
+Forwarding happens inside the handler, not in the main loop: a log reader that blocks our
+output must not delay a SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+DUMP_SIGNAL = signal.SIGUSR1
+_HANDLED = {*STOP_SIGNALS, DUMP_SIGNAL, signal.SIGCHLD}
+
+
+class Signals:
+    """Catches what the platform sends. Installed first of all: PID 1 has no default actions."""
+
+    def __init__(self) -> None:
+        self.stop_signal: int | None = None
+        """The first stop signal that came, or None."""
+        self.stopped_at = 0.0
+        self._forward: Callable[[int], None] | None = None
+        self.wake_up, self._wake_write = os.pipe()
+        os.set_blocking(self.wake_up, False)
+        os.set_blocking(self._wake_write, False)
+
+    def install(self) -> None:
+        """From now on signals are noted, forwarded, and wake the main loop."""
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._stop)
+        signal.signal(DUMP_SIGNAL, self._dump)
+        signal.signal(signal.SIGCHLD, _noted)
+
+    def forward_to(self, forward: Callable[[int], None] | None) -> None:
+        """Says who gets signals from now on. A stop that came before is delivered at once."""
+        self._forward = forward
+        if forward is not None and self.stop_signal is not None:
+            forward(_as_sent(self.stop_signal))
+
+    def drain(self) -> None:
+        """Empties the wake-up pipe after the main loop has woken."""
+        try:
+            while os.read(self.wake_up, 512):
+                pass
+        except BlockingIOError:
+            return
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        if self.stop_signal is None:
+            self.stop_signal, self.stopped_at = number, time.monotonic()
+        if self._forward is not None:
+            self._forward(_as_sent(number))
+
+    def _dump(self, number: int, _frame: FrameType | None) -> None:
+        if self._forward is not None:
+            self._forward(number)
+
+
+def block_signals() -> None:
+    """Holds signals back while a child is made: it must not inherit a handler in mid-flight."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+
+
+def unblock_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+
+
+def restore_defaults() -> None:
+    """In a fresh child: the dispositions any program expects."""
+    for number in (*_HANDLED, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+
+
+def send(pid: int, number: int) -> None:
+    """Signals one process; one that has ended meanwhile is no error."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _as_sent(number: int) -> int:
+    # A terminal that closes (SIGHUP) is a stop like any other; scripts listen for SIGTERM.
+    return signal.SIGTERM if number == signal.SIGHUP else number
+
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """SIGCHLD needs a handler of its own for the wake-up pipe to be written."""

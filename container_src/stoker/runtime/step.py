@@ -1,0 +1,35 @@
+"""One process to run: what the plan is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stoker.contract.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+HELPERS = str(Path(__file__).with_name("__main__.py"))
+"""Started by file name, so that it also runs isolated and from a source tree."""
+
+PROMPT_GRACE_SECONDS = 5.0
+"""A preparation step that is stopped has nothing to save."""
+
+WORKER_GRACE_SECONDS = 112.0
+"""SageMaker kills 120 s after SIGTERM; the rest is for the outcome to be written."""
+
+
+class Step(Record):
+    """An argv list with its environment and folder. Never a shell string."""
+
+    name: str
+    """What the log calls it, such as "install requirements"."""
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+    folder: Path
+    grace_seconds: float = PROMPT_GRACE_SECONDS
+    mask: Callable[[str], str] | None = None
+    """Applied to each line of output; None passes the bytes on untouched, as a user's are."""
+    fix: str = ""
+    """What to do when it fails."""

@@ -1,0 +1,169 @@
+"""Running a step to its end: output, signals, orphans and deadlines in one loop, no threads."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from stoker.contract.outcome import exit_code_of
+from stoker.contract.record import Record
+from stoker.runtime.launch import Child, launch
+from stoker.runtime.processes import catches, descendants, recipients
+from stoker.runtime.pump import Pump
+from stoker.runtime.signals import DUMP_SIGNAL, Signals, send, unblock_signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.runtime.log import Log
+    from stoker.runtime.step import Step
+
+STDOUT, STDERR = 1, 2
+_DRAIN_SECONDS = 2.0
+_DRAIN_IDLE_SECONDS = 0.02
+
+
+class Ended(Record):
+    """How a step ended, and the last of what it said."""
+
+    pid: int
+    exit_code: int
+    """Its own, or 128 + the signal that ended it."""
+    stdout_tail: str
+    stderr_tail: str
+    was_killed: bool = False
+    """It did not stop within its grace time."""
+
+
+class Watch:
+    """Runs steps one after the other and keeps the platform's promises while it waits."""
+
+    def __init__(self, signals: Signals, log: Log) -> None:
+        self.signals = signals
+        self.log = log
+
+    def run(self, step: Step) -> Ended:
+        """Starts a step and returns when its process has ended.
+
+        Raises:
+            LaunchFailed: it could not be started.
+        """
+        child = launch(step)
+        self.signals.forward_to(lambda number: _tell(child.pid, number))
+        unblock_signals()
+        pumps = [
+            Pump(child.stdout, STDOUT, mask=step.mask),
+            Pump(child.stderr, STDERR, mask=step.mask),
+        ]
+        try:
+            return _Loop(self, step, child, pumps).run()
+        finally:
+            self.signals.forward_to(None)
+
+
+class _Loop:
+    """One child from start to end."""
+
+    def __init__(self, watch: Watch, step: Step, child: Child, pumps: list[Pump]) -> None:
+        self._signals = watch.signals
+        self._log = watch.log
+        self._step = step
+        self._pid = child.pid
+        self._pumps = pumps
+        self._open = {pump.source: pump for pump in pumps}
+        self._poll = select.poll()
+        self._poll.register(self._signals.wake_up, select.POLLIN)
+        for source in self._open:
+            self._poll.register(source, select.POLLIN)
+        self._exit_code: int | None = None
+        self._was_killed = False
+
+    def run(self) -> Ended:
+        while self._exit_code is None:
+            self._turn(self._timeout_seconds())
+            self._reap()
+            self._enforce_grace()
+        self._drain()
+        # A background process that holds our pipes must not keep the job, and the bill, alive.
+        _kill_group(self._pid)
+        for pump in self._pumps:
+            pump.finish()
+        return Ended(
+            pid=self._pid,
+            exit_code=self._exit_code,
+            stdout_tail=self._pumps[0].tail(),
+            stderr_tail=self._pumps[1].tail(),
+            was_killed=self._was_killed,
+        )
+
+    def _turn(self, timeout_seconds: float | None) -> bool:
+        """Waits for something to happen and deals with output; False if nothing did."""
+        milliseconds = None if timeout_seconds is None else timeout_seconds * 1000 + 1
+        happened = self._poll.poll(milliseconds)
+        for source, _ in happened:
+            if source == self._signals.wake_up:
+                self._signals.drain()
+            elif not self._open[source].read():
+                self._poll.unregister(source)
+                del self._open[source]
+        now = time.monotonic()
+        for pump in self._pumps:
+            pump.show_partial_line(now)
+        return bool(happened)
+
+    def _timeout_seconds(self) -> float | None:
+        now = time.monotonic()
+        waits = [pump.seconds_until_due(now) for pump in self._pumps]
+        if self._signals.stop_signal is not None and not self._was_killed:
+            waits.append(max(0.0, self._deadline() - now))
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _reap(self) -> None:
+        """Collects our child and, as PID 1, everybody's orphans."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._pid:
+                self._exit_code = exit_code_of(status)
+
+    def _deadline(self) -> float:
+        return self._signals.stopped_at + self._step.grace_seconds
+
+    def _enforce_grace(self) -> None:
+        stopping = self._signals.stop_signal is not None and self._exit_code is None
+        if stopping and not self._was_killed and time.monotonic() >= self._deadline():
+            self._was_killed = True
+            self._log.warning(
+                f"{self._step.name} did not stop within {self._step.grace_seconds:.0f} s: killed"
+            )
+            for pid in (self._pid, *descendants(self._pid)):
+                send(pid, signal.SIGKILL)
+
+    def _drain(self) -> None:
+        """Takes what the child wrote before it ended; bounded, should another one go on."""
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        while self._open and time.monotonic() < deadline:
+            if not self._turn(_DRAIN_IDLE_SECONDS):
+                return
+
+
+def _tell(pid: int, number: int) -> None:
+    # Never the whole group: torchrun tells its workers itself, and they must hear it once.
+    if number == DUMP_SIGNAL:
+        listeners = [p for p in (pid, *descendants(pid)) if catches(p, number)]
+    else:
+        listeners = recipients(pid)
+    for listener in listeners:
+        send(listener, number)
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
