@@ -1,0 +1,1 @@
+"""Debugging: smdebug on today's stack."""

@@ -1,0 +1,38 @@
+"""What can go wrong on the user's machine; each carries the exit code of the command.
+
+HostError
+├── EngineMissing    no Docker engine answers
+├── BuilderMissing   an engine answers, but no client here can drive BuildKit
+├── BuildFailed      the image could not be built
+├── ImageMissing     the engine does not hold the image that was named
+├── PushFailed       the registry or the engine refused
+└── UsageRefused     what was asked for does not fit the state of this machine or repository
+"""
+
+from __future__ import annotations
+
+from stoker.errors import HostError
+
+
+class EngineMissing(HostError):
+    """No Docker engine answers."""
+
+
+class BuilderMissing(HostError):
+    """An engine answers, but no client here can drive BuildKit."""
+
+
+class BuildFailed(HostError):
+    """The image could not be built."""
+
+
+class ImageMissing(HostError):
+    """The engine does not hold the image that was named."""
+
+
+class PushFailed(HostError):
+    """The registry or the engine refused."""
+
+
+class UsageRefused(HostError):
+    """What was asked for does not fit the state of this machine or repository."""

@@ -1,0 +1,81 @@
+"""The AWS side of the host's commands: the one place of `stoker.host` that imports boto3."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+from typing import Any
+
+from stoker.host.failures import PushFailed, UsageRefused
+
+
+def read_registry(region: str | None) -> tuple[str, str]:
+    """The address of the account's ECR registry and its region.
+
+    Raises:
+        UsageRefused: no region is configured.
+        PushFailed: the credentials are missing or refused.
+    """
+    session = _session(region)
+    if not session.region_name:
+        raise UsageRefused(
+            "no AWS region is configured", fix="pass --region, or set AWS_DEFAULT_REGION"
+        )
+    try:
+        account = session.client("sts").get_caller_identity()["Account"]
+    except _aws_errors() as error:
+        raise PushFailed(f"AWS does not say who we are: {error}", fix="aws configure") from error
+    return f"{account}.dkr.ecr.{session.region_name}.amazonaws.com", session.region_name
+
+
+def tag_exists(repository: str, tag: str, *, region: str) -> bool:
+    """Whether the ECR repository holds the tag.
+
+    Raises:
+        PushFailed: there is no such repository, or AWS refuses.
+    """
+    ecr = _session(region).client("ecr")
+    try:
+        ecr.describe_images(repositoryName=repository, imageIds=[{"imageTag": tag}])
+    except ecr.exceptions.ImageNotFoundException:
+        return False
+    except ecr.exceptions.RepositoryNotFoundException as error:
+        raise PushFailed(
+            f"ECR has no repository '{repository}' in {region}",
+            fix=f"aws ecr create-repository --repository-name {repository} --region {region}"
+            " --image-tag-mutability IMMUTABLE",
+        ) from error
+    except _aws_errors() as error:
+        raise PushFailed(f"ECR refused: {error}", fix="check the permissions for ECR") from error
+    return True
+
+
+def read_login_password(region: str) -> str:
+    """A password for `docker login` as the user AWS; it is valid for twelve hours.
+
+    Raises:
+        PushFailed: AWS refuses.
+    """
+    try:
+        answer = _session(region).client("ecr").get_authorization_token()
+    except _aws_errors() as error:
+        raise PushFailed(f"ECR gave no token: {error}", fix="check the permissions") from error
+    token = base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode()
+    return token.partition(":")[2]
+
+
+def _session(region: str | None) -> Any:  # noqa: ANN401 - boto3 publishes no types
+    return _import("boto3").Session(region_name=region)
+
+
+def _aws_errors() -> tuple[type[Exception], ...]:
+    exceptions = _import("botocore.exceptions")
+    return (exceptions.BotoCoreError, exceptions.ClientError)
+
+
+def _import(name: str) -> Any:  # noqa: ANN401 - as above
+    # boto3 is an extra: every other command of the host works without it.
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UsageRefused("boto3 is not installed", fix="pip install 'stoker[host]'") from error

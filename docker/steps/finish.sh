@@ -1,0 +1,16 @@
+#!/bin/sh
+# The last step of both images: Stoker itself, the checks, and the files under /opt/stoker.
+set -eu
+site=$(echo /opt/venv/lib/python3*/site-packages)
+python=/opt/venv/bin/python
+
+# `train` of the toolkit is replaced by ours: that is meant.
+pip install --no-index --no-deps --no-cache-dir --no-compile --quiet /mnt/stoker-*.whl
+$python -m compileall -q "$site/stoker"
+pip check
+
+mkdir -p /opt/stoker
+ln -s "$site/stoker/runtime/bash_env.sh" /opt/stoker/bash_env.sh
+test -r /opt/stoker/bash_env.sh || { echo "stoker/runtime/bash_env.sh is not in the wheel"; exit 1; }
+$python /mnt/constraints.py /mnt/protected.txt > /opt/stoker/constraints.txt
+$python /mnt/sbom.py > /opt/stoker/sbom.cdx.json
