@@ -90,10 +90,12 @@ def _choose(crashes: list[Crash], pid: int) -> Crash | None:
     Processes with one parent are ranks: the first of them is the cause, the rest follows.
     """
     causes = [crash for crash in crashes if not _is_torchruns(crash.error)]
-    own = [crash for crash in causes if pid in (crash.pid, crash.parent_pid)]
-    if own or not causes:
-        return own[0] if own else None
-    return next(crash for crash in causes if crash.parent_pid == causes[-1].parent_pid)
+    if not causes:
+        return None
+    itself = [crash for crash in causes if crash.pid == pid]
+    ranks = [crash for crash in causes if crash.parent_pid == pid]
+    last = [crash for crash in causes if crash.parent_pid == causes[-1].parent_pid]
+    return (itself or ranks or last)[0]
 
 
 def _from_log(ended: Ended, code: int) -> tuple[str, str]:

@@ -73,7 +73,9 @@ def make_torchrun(distribution: Distribution, program: Program) -> list[str]:
     """torchrun's command line up to the user's arguments."""
     argv = [sys.executable, "-m", "torch.distributed.run"]
     if len(distribution.hosts) == 1:
-        argv += ["--standalone"]  # a free port: several jobs may share this machine
+        # A free port, as jobs may share this machine; and no look-up of the host's own name, which
+        # under network isolation never resolves and would hang the rendezvous.
+        argv += ["--standalone", "--local-addr", "127.0.0.1"]
     else:
         argv += ["--nnodes", str(len(distribution.hosts))]
         argv += ["--node-rank", str(distribution.node_rank)]

@@ -1,0 +1,97 @@
+"""A fake /opt/ml on a temporary folder, and guards against tests that leave something behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import stoker
+from stoker.runtime.processes import descendants
+
+MAIN = Path(stoker.__file__).with_name("runtime") / "__main__.py"
+DEADLINE_SECONDS = 60
+
+
+class OptMl:
+    """One job's /opt/ml tree, and ways to run the real launcher over it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for folder in ("input/config", "input/data", "code", "model", "output"):
+            (root / folder).mkdir(parents=True)
+
+    def config(self, name: str, content: object) -> None:
+        text = content if isinstance(content, str) else json.dumps(content)
+        (self.root / "input/config" / f"{name}.json").write_text(text)
+
+    def hyperparameters(self, **values: str) -> None:
+        self.config("hyperparameters", values)
+
+    def script(self, text: str, name: str = "train.py", **hyperparameters: str) -> Path:
+        """Writes the user's code and names it as the entry point."""
+        file = self.root / "code" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text))
+        self.hyperparameters(sagemaker_program=name, **hyperparameters)
+        return file
+
+    @property
+    def failure(self) -> str:
+        file = self.root / "output/failure"
+        return file.read_text() if file.exists() else ""
+
+    def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+        """Starts the launcher as the image does: isolated, without site-packages."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("SM_", "SAGEMAKER_"))}
+        return subprocess.Popen(
+            [sys.executable, "-IS", str(MAIN), *arguments],
+            env={**clean, "STOKER_ROOT": str(self.root), "TRAINING_JOB_NAME": "job", **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments, **environ)
+        out, err = process.communicate(timeout=DEADLINE_SECONDS)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def wait_for(self, name: str) -> Path:
+        """Waits until the job has written a file below its root."""
+        return wait_for_file(self.root / name)
+
+
+def wait_for_file(file: Path) -> Path:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file} did not appear"
+        time.sleep(0.01)
+    return file
+
+
+@pytest.fixture
+def opt_ml(tmp_path: Path) -> OptMl:
+    return OptMl(tmp_path / "ml")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind():
+    environ = _environ()
+    yield
+    left = descendants(os.getpid())
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert _environ() == environ, "the test changed the environment"
+    assert not left, "the test left processes running"
+
+
+def _environ() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
