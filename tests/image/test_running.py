@@ -259,6 +259,7 @@ def test_input_can_be_read_only_and_pipes_are_not_touched(opt_ml, containers):
 def test_the_toolkit_is_a_fallback(opt_ml, containers):
     opt_ml.script("print('through the toolkit')")
     opt_ml.config("resourceconfig", {"current_host": "algo-1", "hosts": ["algo-1"]})
+    opt_ml.config("inputdataconfig", {})
     result = containers.run(
         "--hostname", "algo-1", "--env", "STOKER_LAUNCHER=toolkit", "--env", "USE_SMDEBUG=0"
     )
@@ -269,6 +270,7 @@ def test_the_toolkit_is_a_fallback(opt_ml, containers):
 def test_sigterm_reaches_the_script_through_the_toolkit_too(opt_ml, containers):
     opt_ml.script(HANDLER.format(code=0))
     opt_ml.config("resourceconfig", {"current_host": "algo-1", "hosts": ["algo-1"]})
+    opt_ml.config("inputdataconfig", {})
     container = containers.start(
         "--hostname", "algo-1", "--env", "STOKER_LAUNCHER=toolkit", "--env", "USE_SMDEBUG=0"
     )

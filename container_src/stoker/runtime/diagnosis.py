@@ -26,7 +26,11 @@ _TORCHRUN_ERRORS = ("ChildFailedError", "SignalException", "RendezvousClosedErro
 _ROOT_CAUSE = re.compile(
     r"Root Cause.*?rank\s*:\s*(?P<rank>\d+).*?exitcode\s*:\s*(?P<code>-?\d+)", re.DOTALL
 )
+_NESTED = "Original Traceback (most recent call last):"
 _LAST_LINES = 5
+_LAST_FRAMES = 3
+_LONGEST_ERROR = 500
+_LIBRARY = re.compile(r'File "(?:[^"]*/(?:site|dist)-packages/|[^"]*/lib/python3|<frozen )')
 _CGROUP_FILES = (
     ("/sys/fs/cgroup/memory.events", "oom_kill"),
     ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"),
@@ -65,7 +69,7 @@ def diagnose(job: Job, ended: Ended, *, crash_dir: Path) -> Diagnosis:
 
 
 def _compose(error: str, where: str, code: int, hint: str, trace: str) -> str:
-    lines = [f"{error or 'no error was printed'} ({where}, exit code {code})"]
+    lines = [f"{_condensed(error) or 'no error was printed'} ({where}, exit code {code})"]
     if hint:
         lines.append(f"hint: {hint}")
     if trace:
@@ -73,15 +77,23 @@ def _compose(error: str, where: str, code: int, hint: str, trace: str) -> str:
     return "\n".join(lines)
 
 
-def _innermost(trace: str, longest: int = 500) -> str:
-    """The end of a traceback without its error lines: the user's own place in the code."""
-    frames = [line for line in trace.splitlines() if line.startswith("  ")]
-    kept: list[str] = []
-    for line in reversed(frames):
-        if sum(map(len, kept)) + len(line) > longest:
-            break
-        kept.insert(0, line)
-    return "\n".join(kept)
+def _condensed(error: str) -> str:
+    """What an error says, short enough to leave room for the hint."""
+    if _NESTED in error:  # a DataLoader worker's error, wrapped with its whole traceback
+        lines = [line for line in error.splitlines() if line.strip()]
+        error = f"{lines[-1]}\n{lines[0]}"
+    if len(error) <= _LONGEST_ERROR:
+        return error
+    return f"{error[: _LONGEST_ERROR - 100]} … {error[-90:]}"
+
+
+def _innermost(trace: str) -> str:
+    """The last frames of a traceback, the user's own rather than a library's."""
+    lines = [line for line in trace.splitlines() if line.startswith("  ") and line.strip("~^ ")]
+    starts = [i for i, line in enumerate(lines) if line.startswith('  File "')]
+    frames = ["\n".join(lines[a:b]) for a, b in zip(starts, [*starts[1:], None], strict=True)]
+    own = [frame for frame in frames if not _LIBRARY.search(frame)]
+    return "\n".join((own or frames)[-_LAST_FRAMES:])
 
 
 def _choose(crashes: list[Crash], pid: int) -> Crash | None:

@@ -22,10 +22,11 @@ from stoker.runtime.finish import make_outcome
 from stoker.runtime.log import Log
 from stoker.runtime.report import outcome_of_error, report
 from stoker.runtime.signals import Signals
-from stoker.runtime.step import WORKER_GRACE_SECONDS, Step
-from stoker.runtime.watch import Watch
+from stoker.runtime.step import WORKER_GRACE_SECONDS, WORKER_VARIABLE, Step
+from stoker.runtime.watch import Ended, Watch
 
 # What the drivers themselves write to the failure file; the cause is never in it.
+_DRIVER_VERDICT = "Command failed with exit code"
 _DRIVER_TEXTS = ("/sm_drivers/common/utils.py", "Training Execution failed.")
 
 
@@ -48,14 +49,13 @@ def main(argv: list[str]) -> int:
                 "SM_CHECKPOINT_DIR": str(job.services.checkpoint_dir),
                 "SM_TENSORBOARD_DIR": str(job.services.tensorboard_dir),
                 **job.environ,
-                "STOKER_WORKER": "1",
+                WORKER_VARIABLE: "1",
                 FOLDER_VARIABLE: str(crash_dir),
             },
             folder=Path.cwd(),
             grace_seconds=WORKER_GRACE_SECONDS,
         )
-        ended = Watch(signals, log).run(step)
-        ended = ended.replace(exit_code=_unwrapped(ended.exit_code))
+        ended = _without_driver_noise(Watch(signals, log).run(step))
         outcome = make_outcome(
             job,
             ended,
@@ -65,6 +65,15 @@ def main(argv: list[str]) -> int:
         )
     _forget_driver_text(job.paths.failure_file)
     return report(outcome, failure_file=job.paths.failure_file, log=log)
+
+
+def _without_driver_noise(ended: Ended) -> Ended:
+    """What the script said and how it ended: the drivers merge its two streams into stdout."""
+    return ended.replace(
+        exit_code=_unwrapped(ended.exit_code),
+        stdout_tail=ended.stdout_tail.partition(_DRIVER_VERDICT)[0],
+        stderr_tail="",  # bash -x
+    )
 
 
 def _unwrapped(code: int) -> int:

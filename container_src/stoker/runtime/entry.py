@@ -72,7 +72,7 @@ def _run(watch: Watch, *, dry_run: bool) -> Outcome:
     _greet(job, watch.log)
     with CrashFolder(job.environ.get("TMPDIR", "/tmp")) as crash_dir:  # noqa: S108 - private
         if choose_distribution(job).launcher == "toolkit":
-            plan = make_toolkit_plan(job)
+            plan = make_toolkit_plan(job, crash_dir=crash_dir)
         else:
             code = _find_code(job, watch.log)
             step = make_fetch_step(job, code, mask)

@@ -18,7 +18,7 @@ from stoker.runtime.distribution import (
     make_torchrun,
 )
 from stoker.runtime.requirements import make_install_steps
-from stoker.runtime.step import HELPERS, WORKER_GRACE_SECONDS, Step
+from stoker.runtime.step import HELPERS, WORKER_GRACE_SECONDS, WORKER_VARIABLE, Step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ def make_plan(job: Job, program: Program, *, crash_dir: Path, mask: Masker) -> P
     )
 
 
-def make_toolkit_plan(job: Job) -> Plan:
+def make_toolkit_plan(job: Job, *, crash_dir: Path) -> Plan:
     """The whole job handed to the bundled toolkit: MPI, plug-in modules, or because asked."""
-    environ = {**job.environ, "SAGEMAKER_BASE_DIR": str(job.paths.root)}
-    if job.paths.root == OPT_ML:
-        del environ["SAGEMAKER_BASE_DIR"]
+    environ = {**job.environ, WORKER_VARIABLE: "1", FOLDER_VARIABLE: str(crash_dir)}
+    if job.paths.root != OPT_ML:
+        environ["SAGEMAKER_BASE_DIR"] = str(job.paths.root)
     worker = Step(
         name="the stock toolkit",
         argv=(sys.executable, "-c", _TOOLKIT),
@@ -123,7 +123,7 @@ def _worker_environ(
         **job.environ,
         **make_network_environment(job, distribution),
         **variables,
-        "STOKER_WORKER": "1",
+        WORKER_VARIABLE: "1",
         FOLDER_VARIABLE: str(crash_dir),
         "PYTHONPATH": _joined(str(program.folder), job.environ.get("PYTHONPATH")),
     }
