@@ -47,14 +47,13 @@ def _leave_crash_file(
     # Only a process that is about to end comes here: now imports are free.
     import os
     import traceback
-    from pathlib import Path
 
     from stoker.contract.crash import FOLDER_VARIABLE, write_crash
 
     folder = os.environ.get(FOLDER_VARIABLE)  # noqa: TID251 - set by the launcher for this file
     if folder:
         write_crash(
-            Path(folder),
+            folder,
             error="".join(traceback.format_exception_only(kind, error)).strip(),
             traceback="".join(traceback.format_exception(kind, error, trace)),
         )

@@ -141,6 +141,32 @@ def test_a_code_baked_into_the_image(opt_ml, tmp_path):
     assert result.stdout == "baked\n", result.stderr
 
 
+@pytest.mark.parametrize("name", ["start.py", "start.sh", "start"])
+def test_a_program_of_the_image_runs_beside_mounted_code(opt_ml, tmp_path, name):
+    opt_ml.script("print('mounted')", name="other.py")
+    opt_ml.hyperparameters()
+    program = tmp_path / "image" / name
+    program.parent.mkdir()
+    program.write_text("print('baked')" if name.endswith(".py") else "#!/bin/sh\necho baked\n")
+    program.chmod(0o755)
+    result = opt_ml.run(SAGEMAKER_PROGRAM=str(program))
+    assert result.stdout == "baked\n", result.stderr
+    assert "not used: " in result.stderr
+
+
+def test_code_that_was_submitted_wins_over_the_images_own_program(opt_ml, tmp_path):
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image/start.py").write_text("print('baked')")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("print('submitted')")
+    opt_ml.hyperparameters(
+        sagemaker_program="train.py", sagemaker_submit_directory=str(tmp_path / "src")
+    )
+    result = opt_ml.run(SAGEMAKER_PROGRAM=str(tmp_path / "image/start.py"))
+    assert result.stdout == "submitted\n", result.stderr
+    assert f"not used: {tmp_path}/image (image)" in result.stderr
+
+
 def test_the_submit_directory_variable_is_honoured(opt_ml, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/train.py").write_text("print('elsewhere')")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from stoker.contract.files import read_object
 from stoker.contract.record import Record
 from stoker.errors import ChannelMissing, ConfigInvalid
@@ -11,20 +9,19 @@ from stoker.errors import ChannelMissing, ConfigInvalid
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
     from typing import Any
 
     from stoker.contract.paths import Paths
 
 INPUT_MODES = ("File", "FastFile", "Pipe")
-_NAME = re.compile(r"[A-Za-z0-9.\-_]{1,64}")
+_LONGEST_NAME = 64
 
 
 class Channel(Record):
     """One named input. Nothing here touches the data: it may be huge, remote or a FIFO."""
 
     name: str
-    path: Path
+    path: str
     """The folder of the channel; in Pipe mode the common beginning of the FIFOs' names."""
     input_mode: str = "File"
     """`File`, `FastFile` (read-only) or `Pipe`."""
@@ -33,9 +30,9 @@ class Channel(Record):
     """`FullyReplicated`, or `ShardedByS3Key` when each host sees its own part."""
     record_wrapper: str = "None"
 
-    def pipe(self, epoch: int) -> Path:
+    def pipe(self, epoch: int) -> str:
         """The FIFO of one epoch, in Pipe mode. It appears late: retry until it exists."""
-        return self.path.with_name(f"{self.name}_{epoch}")
+        return f"{self.path}_{epoch}"
 
 
 class Channels(Record):
@@ -69,8 +66,7 @@ def read_channels(paths: Paths) -> Channels:
 
 def _make_channel(name: str, settings: object, paths: Paths) -> Channel:
     file = paths.config_file("inputdataconfig.json")
-    # `.` and `..` fit the published pattern too, but would name another folder.
-    if not _NAME.fullmatch(name) or not name.strip("."):
+    if not _is_name(name):
         raise ConfigInvalid(
             f"{file}: {name!r} is no channel name",
             fix="use 1 to 64 letters, digits, '.', '-' or '_'",
@@ -89,9 +85,16 @@ def _make_channel(name: str, settings: object, paths: Paths) -> Channel:
     content_type = settings.get("ContentType")
     return Channel(
         name=name,
-        path=paths.data_dir / name,
+        path=f"{paths.data_dir}/{name}",
         input_mode=mode,
         content_type=None if content_type is None else str(content_type),
         distribution=str(settings.get("S3DistributionType", "FullyReplicated")),
         record_wrapper=str(settings.get("RecordWrapperType", "None")),
     )
+
+
+def _is_name(name: str) -> bool:
+    letters = name.replace(".", "").replace("-", "").replace("_", "")
+    # `.` and `..` fit the published pattern too, but would name another folder.
+    fits = name.isascii() and (letters.isalnum() or not letters) and bool(name.strip("."))
+    return fits and len(name) <= _LONGEST_NAME

@@ -9,7 +9,6 @@ from stoker.errors import ConfigInvalid
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from typing import Any
 
     from stoker.contract.paths import Paths
@@ -89,7 +88,7 @@ def read_cluster(paths: Paths) -> Cluster:
     )
 
 
-def _group(entry: object, file: Path) -> InstanceGroup:
+def _group(entry: object, file: str) -> InstanceGroup:
     if not isinstance(entry, dict) or not isinstance(entry.get("instance_group_name"), str):
         raise ConfigInvalid(
             f"{file}: {entry!r:.80} is no instance group",
@@ -102,16 +101,16 @@ def _group(entry: object, file: Path) -> InstanceGroup:
     )
 
 
-def _hosts(value: object, file: Path) -> tuple[str, ...]:
+def _hosts(value: object, file: str) -> tuple[str, ...]:
     if isinstance(value, list) and value and all(isinstance(h, str) and h for h in value):
-        return tuple(value)
+        return tuple(_without_nul(host) for host in value)
     raise ConfigInvalid(
         f"{file}: hosts is {value!r:.80}, but a list of host names was expected",
         fix='write "hosts": ["algo-1"]',
     )
 
 
-def _list(raw: dict[str, Any], key: str, file: Path) -> list[object]:
+def _list(raw: dict[str, Any], key: str, file: str) -> list[object]:
     value = raw.get(key) or []
     if isinstance(value, list):
         return value
@@ -120,4 +119,13 @@ def _list(raw: dict[str, Any], key: str, file: Path) -> list[object]:
 
 def _text(raw: dict[str, Any], key: str, default: str) -> str:
     value = raw.get(key)
-    return default if value is None else str(value)
+    return default if value is None else _without_nul(str(value))
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ConfigInvalid(
+            f"resourceconfig.json: {text!r:.80} holds a NUL character",
+            fix="remove it: no environment can carry one",
+        )
+    return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from stoker.contract.record import Record
 from stoker.errors import CodeMissing
@@ -53,8 +52,34 @@ def find_code(
     Raises:
         CodeMissing: no entry point is named, or none of the places holds code.
     """
+    sent = hyperparameters.setting("sagemaker_program")
     # The environment wins over the hyperparameter for the program, as in the stock toolkit.
-    entry_point = environ.get("SAGEMAKER_PROGRAM") or hyperparameters.setting("sagemaker_program")
+    entry_point = _checked(environ.get("SAGEMAKER_PROGRAM") or sent)
+    submitted = hyperparameters.setting("sagemaker_submit_directory") or environ.get(
+        "SAGEMAKER_SUBMIT_DIRECTORY"
+    )
+    unasked = [*_mounted(paths), *_baked(entry_point, paths)]
+    if os.path.isabs(entry_point) and not os.path.exists(f"{paths.code_dir}/{sent}"):
+        unasked.reverse()  # it names a file of the image, and nothing in the mounted folder
+    found = [*_submit_directory(submitted, paths), *_code_channel(channels), *unasked]
+    if not found:
+        raise CodeMissing(
+            f"entry point {entry_point!r} is named, but no code is there: no submit directory, "
+            f"no 'code' channel, {paths.code_dir} is empty, and the image holds no such file",
+            fix="pass source_dir= to the estimator, or copy the code into the image",
+        )
+    source = found[0]
+    if os.path.isabs(entry_point) and not entry_point.startswith(f"{source.location}/"):
+        # The image's own program, but the code that was sent wins: so does its name.
+        entry_point = sent or os.path.basename(entry_point)
+    return Code(
+        entry_point=entry_point.removeprefix(f"{source.location}/"),
+        source=source,
+        ignored=tuple(other for other in found[1:] if other.location != source.location),
+    )
+
+
+def _checked(entry_point: str | None) -> str:
     if not entry_point:
         raise CodeMissing(
             "no entry point: neither SAGEMAKER_PROGRAM nor the hyperparameter "
@@ -62,36 +87,13 @@ def find_code(
             fix="Estimator(entry_point='train.py', source_dir='src'), or in your Dockerfile "
             "ENV SAGEMAKER_PROGRAM=/opt/program/train.py",
         )
-    _check_name(entry_point)
-    submitted = hyperparameters.setting("sagemaker_submit_directory") or environ.get(
-        "SAGEMAKER_SUBMIT_DIRECTORY"
-    )
-    found = [
-        *_submit_directory(submitted, paths),
-        *_code_channel(channels),
-        *_mounted(paths),
-        *_baked(entry_point, paths),
-    ]
-    if not found:
-        raise CodeMissing(
-            f"entry point {entry_point!r} is named, but no code is there: no submit directory, "
-            f"no 'code' channel, {paths.code_dir} is empty, and the image holds no such file",
-            fix="pass source_dir= to the estimator, or copy the code into the image",
-        )
-    folders = {source.location for source in found[:1]}
-    ignored = tuple(s for s in found[1:] if s.location not in folders)
-    if found[0].origin == "image":
-        entry_point = Path(entry_point).name
-    return Code(entry_point=entry_point, source=found[0], ignored=ignored)
-
-
-def _check_name(entry_point: str) -> None:
-    parts = Path(entry_point).parts
+    parts = entry_point.split("/")
     if entry_point.startswith("-") or ".." in parts or any(c < " " for c in entry_point):
         raise CodeMissing(
             f"{entry_point!r} is no usable entry point",
             fix="name a file of the source directory, such as train.py or pkg/train.py",
         )
+    return entry_point
 
 
 def _submit_directory(location: str | None, paths: Paths) -> list[CodeSource]:
@@ -99,10 +101,10 @@ def _submit_directory(location: str | None, paths: Paths) -> list[CodeSource]:
         return []
     if location.startswith("s3://"):
         return [CodeSource(origin="submit directory", kind="s3", location=location)]
-    path = Path(location.removeprefix("file://"))
-    if path.exists():
-        return [CodeSource(origin="submit directory", kind=_kind(path), location=str(path))]
-    if list(_mounted(paths)):  # SDK local mode names a folder of the host and mounts it here
+    path = os.path.abspath(location.removeprefix("file://"))
+    if os.path.exists(path):
+        return [CodeSource(origin="submit directory", kind=_kind(path), location=path)]
+    if _mounted(paths):  # SDK local mode names a folder of the host and mounts it here
         return []
     raise CodeMissing(
         f"the submit directory {location} does not exist in the container",
@@ -117,36 +119,38 @@ def _code_channel(channels: Channels) -> list[CodeSource]:
     names = _names(folder)
     archives = [name for name in names if name.endswith(ARCHIVE_SUFFIXES)]
     if len(names) == 1 and archives:
-        location = folder / archives[0]
-        return [CodeSource(origin="code channel", kind="archive", location=str(location))]
+        location = f"{folder}/{archives[0]}"
+        return [CodeSource(origin="code channel", kind="archive", location=location)]
     if names:
-        return [CodeSource(origin="code channel", kind="folder", location=str(folder))]
+        return [CodeSource(origin="code channel", kind="folder", location=folder)]
     return []
 
 
 def _mounted(paths: Paths) -> list[CodeSource]:
     if not _names(paths.code_dir):
         return []
-    return [CodeSource(origin="/opt/ml/code", kind="folder", location=str(paths.code_dir))]
+    return [CodeSource(origin="/opt/ml/code", kind="folder", location=paths.code_dir)]
 
 
 def _baked(entry_point: str, paths: Paths) -> list[CodeSource]:
-    program = Path(entry_point)
-    if program.is_absolute() and program.exists() and paths.root not in program.parents:
-        return [CodeSource(origin="image", kind="folder", location=str(program.parent))]
-    here = Path.cwd()  # the image's WORKDIR
-    if here != paths.code_dir and (here / program).exists():
-        return [CodeSource(origin="image", kind="folder", location=str(here))]
+    if os.path.isabs(entry_point):
+        outside = not entry_point.startswith(f"{paths.root}/")
+        folder = os.path.dirname(entry_point)
+    else:
+        folder = os.getcwd()  # the image's WORKDIR
+        outside = folder != paths.code_dir
+    if outside and os.path.exists(os.path.join(folder, entry_point)):
+        return [CodeSource(origin="image", kind="folder", location=folder)]
     return []
 
 
-def _kind(path: Path) -> Literal["folder", "archive", "file"]:
-    if path.is_dir():
+def _kind(path: str) -> Literal["folder", "archive", "file"]:
+    if os.path.isdir(path):
         return "folder"
-    return "archive" if path.name.endswith(ARCHIVE_SUFFIXES) else "file"
+    return "archive" if path.endswith(ARCHIVE_SUFFIXES) else "file"
 
 
-def _names(folder: Path) -> list[str]:
+def _names(folder: str) -> list[str]:
     try:
         return [name for name in os.listdir(folder) if not name.endswith(".sagemaker-ignore")]
     except OSError:

@@ -6,16 +6,12 @@ never interleaved, cut or re-indented on the way.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 
 from stoker.contract.files import write_atomically
+from stoker.contract.quick_json import dumps, loads
 from stoker.contract.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FOLDER_VARIABLE = "STOKER_CRASH_DIR"
 _LONGEST_TEXT = 32 * 1024
@@ -36,7 +32,7 @@ class Crash(Record):
     """Wall clock, to find the first of several ranks."""
 
 
-def write_crash(folder: Path, *, error: str, traceback: str) -> None:
+def write_crash(folder: str, *, error: str, traceback: str) -> None:
     """Leaves a crash file of this process; silent if the folder cannot be written."""
     crash = {
         "error": error[:_LONGEST_TEXT],
@@ -47,17 +43,30 @@ def write_crash(folder: Path, *, error: str, traceback: str) -> None:
         "at_seconds": time.time(),
     }
     try:
-        write_atomically(folder / f"{os.getpid()}.json", json.dumps(crash))
+        write_atomically(f"{folder}/{os.getpid()}.json", dumps(crash))
     except OSError:
         return  # a full disk must not hide the exception itself, which is printed next
 
 
-def read_crashes(folder: Path) -> list[Crash]:
+def read_crashes(folder: str) -> list[Crash]:
     """All crash files, oldest first; damaged ones are left out."""
     crashes = []
-    for file in folder.glob("*.json"):
-        try:
-            crashes.append(Crash(**json.loads(file.read_bytes())))
-        except (OSError, ValueError, TypeError):
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        if not name.endswith(".json"):
             continue
+        try:
+            with open(f"{folder}/{name}", "rb") as file:
+                crash = Crash(**loads(file.read().decode()))
+        except (OSError, ValueError, TypeError, RecursionError):
+            continue
+        if _is_sound(crash):
+            crashes.append(crash)
     return sorted(crashes, key=lambda crash: crash.at_seconds)
+
+
+def _is_sound(crash: Crash) -> bool:
+    texts = (crash.error, crash.traceback, crash.rank)
+    numbers = (crash.pid, crash.parent_pid, crash.at_seconds)
+    return all(isinstance(t, str) for t in texts) and all(
+        isinstance(n, int | float) for n in numbers
+    )

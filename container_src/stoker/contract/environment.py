@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
-
 from stoker.contract.cluster import MASTER_PORT
 from stoker.contract.hyperparameters import make_arguments
+from stoker.contract.quick_json import dumps
+from stoker.errors import ConfigInvalid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from stoker.contract.job import Job
 
 # The kernel refuses a single exec string of 128 KiB or more (MAX_ARG_STRLEN).
 LONGEST_STRING_BYTES = 128 * 1024 - 1
+# And everything together beyond a quarter of the usual stack of 8 MiB; pointers count as well.
+_MOST_BYTES = 2 * 1024 * 1024 - 64 * 1024
 
 
-def make_environment(job: Job, *, entry_point: str, code_dir: Path) -> dict[str, str]:
+def make_environment(job: Job, *, entry_point: str, code_dir: str) -> dict[str, str]:
     """All `SM_*` variables (and the toolkit's other ones) of one job."""
     values = job.hyperparameters.values()
     fields: dict[str, Any] = {
@@ -42,29 +44,41 @@ def make_environment(job: Job, *, entry_point: str, code_dir: Path) -> dict[str,
         fields["topology"] = job.cluster.topology
     fields["training_env"] = _training_env(job, fields)
     variables = {f"SM_{name.upper()}": _encode(value) for name, value in fields.items()}
-    for channel in job.channels:
-        variables.update(_both_spellings(f"SM_CHANNEL_{channel.name.upper()}", channel.path))
-    for key, value in values.items():
-        variables.update(_both_spellings(f"SM_HP_{key.upper()}", value))
+    variables |= _both_spellings("SM_CHANNEL_", {c.name: c.path for c in job.channels})
+    variables |= _both_spellings("SM_HP_", values)
     variables["CURRENT_HOST"] = job.cluster.current_host
     variables["SAGEMAKER_REGION"] = job.region
     variables["SAGEMAKER_JOB_NAME"] = job.hyperparameters.setting("sagemaker_job_name") or ""
     return variables
 
 
-def drop_oversized(variables: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+def drop_oversized(
+    variables: dict[str, str], *, beside: Sequence[str] = ()
+) -> tuple[dict[str, str], list[str]]:
     """Leaves out what no process can be given: too long a text, or a name with `=`.
+
+    Args:
+        variables: all there are.
+        beside: what else the process is given (arguments, other variables); all of it together
+            has a limit too, and second spellings give way first.
 
     Returns:
         The variables that fit, and the names of those left out.
     """
     kept = {name: text for name, text in variables.items() if _fits(name, text)}
+    room_bytes = _MOST_BYTES - sum(_size_bytes(text) for text in beside)
+    if sum(_size_bytes(f"{name}={text}") for name, text in kept.items()) > room_bytes:
+        doubled = {_readable(name) for name in kept if name != _readable(name)}
+        kept = {name: text for name, text in kept.items() if name not in doubled}
     return kept, sorted(variables.keys() - kept.keys())
 
 
 def _fits(name: str, text: str) -> bool:
-    size_bytes = len(f"{name}={text}".encode("utf-8", "replace")) + 1
-    return size_bytes <= LONGEST_STRING_BYTES and "=" not in name
+    return _size_bytes(f"{name}={text}") <= LONGEST_STRING_BYTES and "=" not in name
+
+
+def _size_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace")) + 1
 
 
 def _folders(job: Job) -> dict[str, Any]:
@@ -133,7 +147,7 @@ def _training_env(job: Job, fields: dict[str, Any]) -> dict[str, Any]:
     return {
         **same,
         "topology": job.cluster.topology,
-        "channel_input_dirs": {c.name: str(c.path) for c in job.channels},
+        "channel_input_dirs": {c.name: c.path for c in job.channels},
         "distribution_hosts": job.distribution_hosts,
         "is_master": job.is_leader,
         "master_hostname": job.leader,
@@ -145,10 +159,15 @@ def _training_env(job: Job, fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _both_spellings(name: str, value: object) -> dict[str, str]:
-    # `SM_HP_BATCH-SIZE` is what the toolkit sets, but no shell can read it.
-    text = _encode(value)
-    return {name: text, name.replace("-", "_").replace(".", "_"): text}
+def _both_spellings(prefix: str, values: Mapping[str, object]) -> dict[str, str]:
+    # `SM_HP_BATCH-SIZE` is what the toolkit sets, but no shell can read it. Where somebody sent
+    # both spellings, each name keeps its own value.
+    literal = {f"{prefix}{name.upper()}": _encode(value) for name, value in values.items()}
+    return {_readable(name): text for name, text in literal.items()} | literal
+
+
+def _readable(name: str) -> str:
+    return name.replace("-", "_").replace(".", "_")
 
 
 def _encode(value: object) -> str:
@@ -157,5 +176,11 @@ def _encode(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | float | dict | list | tuple):
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+        try:
+            return dumps(value)
+        except RecursionError:
+            raise ConfigInvalid(
+                "a config file is nested too deeply to be handed to the script",
+                fix="flatten it, or put it in a file of an input channel",
+            ) from None
     return str(value)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-from pathlib import Path
 
 from stoker.contract.record import Record
 
@@ -30,8 +28,8 @@ def read_hardware(environ: Mapping[str, str]) -> Hardware:
     devices = _names("/dev")
     return Hardware(
         cpus=len(os.sched_getaffinity(0)),
-        gpus=_visible(_count(devices, r"nvidia\d+"), environ.get("CUDA_VISIBLE_DEVICES")),
-        neurons=_neuron_cores(_matching(devices, r"neuron\d+")),
+        gpus=_visible(len(_numbered(devices, "nvidia")), environ.get("CUDA_VISIBLE_DEVICES")),
+        neurons=sum(_core_count(device) for device in _numbered(devices, "neuron")),
         interfaces=tuple(sorted(_names("/sys/class/net"))),
         # EFA by device, never by a list of instance names that is always out of date.
         has_efa=any(name.startswith(("efa", "rdmap")) for name in _names("/sys/class/infiniband")),
@@ -41,29 +39,26 @@ def read_hardware(environ: Mapping[str, str]) -> Hardware:
 def _visible(gpus: int, mask: str | None) -> int:
     if mask is None:
         return gpus
-    listed = [part.strip() for part in mask.split(",")]
-    # CUDA stops reading at the first invalid entry; "-1" and "" therefore hide every device.
-    valid = next((i for i, part in enumerate(listed) if part in ("", "-1")), len(listed))
-    return min(gpus, valid)
-
-
-def _neuron_cores(devices: list[str]) -> int:
-    return sum(_core_count(device) for device in devices)
+    # CUDA stops reading at the first entry that names no device: "-1" and "" hide them all.
+    visible = 0
+    for entry in (part.strip() for part in mask.split(",")):
+        by_index = entry.isascii() and entry.isdigit() and len(entry) < 4 and int(entry) < gpus
+        if not by_index and not entry.startswith(("GPU-", "MIG-")):
+            break
+        visible += 1
+    return min(gpus, visible)
 
 
 def _core_count(device: str) -> int:
     try:
-        return int(Path(f"/sys/class/neuron_device/{device}/core_count").read_text())
+        with open(f"/sys/class/neuron_device/{device}/core_count") as file:
+            return int(file.read())
     except (OSError, ValueError):
         return _CORES_PER_NEURON_DEVICE
 
 
-def _count(names: list[str], pattern: str) -> int:
-    return len(_matching(names, pattern))
-
-
-def _matching(names: list[str], pattern: str) -> list[str]:
-    return [name for name in names if re.fullmatch(pattern, name)]
+def _numbered(names: list[str], prefix: str) -> list[str]:
+    return [n for n in names if n.startswith(prefix) and n.removeprefix(prefix).isdigit()]
 
 
 def _names(folder: str) -> list[str]:

@@ -6,9 +6,8 @@ so that scripts see the command line they always saw. `Params` (params.py) works
 
 from __future__ import annotations
 
-import json
-
 from stoker.contract.files import read_object
+from stoker.contract.quick_json import dumps, loads
 from stoker.contract.record import Record
 from stoker.errors import ConfigInvalid
 
@@ -75,7 +74,7 @@ def read_hyperparameters(paths: Paths) -> Hyperparameters:
     file = paths.config_file("hyperparameters.json")
     raw = {key: _raw_text(value) for key, value in read_object(file).items()}
     for key, text in raw.items():
-        if "\0" in key or "\0" in text:
+        if "\0" in key or "\0" in _argument(decode(text)):
             raise ConfigInvalid(
                 f"{file}: hyperparameter {key!r:.80} holds a NUL character",
                 fix="remove it: neither a command line nor an environment can carry one",
@@ -86,7 +85,7 @@ def read_hyperparameters(paths: Paths) -> Hyperparameters:
 def decode(text: str) -> Any:  # noqa: ANN401 - JSON is any of six types
     """JSON where it parses, the text itself where it does not."""
     try:
-        return json.loads(text)
+        return loads(text)
     except (ValueError, RecursionError):
         return text
 
@@ -122,7 +121,7 @@ def _argument(value: object) -> str:
 
 def _raw_text(value: object) -> str:
     # Hand-written test files hold numbers and objects; the service sends texts only.
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else dumps(value)
 
 
 def _is_reserved(key: str) -> bool:

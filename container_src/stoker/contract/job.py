@@ -56,7 +56,27 @@ class Job(Record):
         Raises:
             ChannelMissing: this job has no such channel; the text names those it has.
         """
-        return self.channels.get(name).path
+        return _as_path(self.channels.get(name).path)
+
+    @property
+    def model_dir(self) -> Path:
+        """Where the final model goes; SageMaker uploads it as model.tar.gz."""
+        return _as_path(self.paths.model_dir)
+
+    @property
+    def output_data_dir(self) -> Path:
+        """Where everything else goes that is worth keeping; uploaded as output.tar.gz."""
+        return _as_path(self.paths.output_data_dir)
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Synced with S3 while the job runs, and there again after an interruption."""
+        return _as_path(self.services.checkpoint_dir)
+
+    @property
+    def tensorboard_dir(self) -> Path:
+        """Synced to S3 while the job runs."""
+        return _as_path(self.services.tensorboard_dir)
 
     def params(self, **defaults: Any) -> Params:  # noqa: ANN401 - the defaults give the types
         """Hyperparameters, each of the type of its default.
@@ -100,7 +120,9 @@ class Job(Record):
         return self.cluster.current_host == self.leader
 
 
-def read_job(*, environ: Mapping[str, str] | None = None, root: Path | None = None) -> Job:
+def read_job(
+    *, environ: Mapping[str, str] | None = None, root: str | os.PathLike[str] | None = None
+) -> Job:
     """Reads `/opt/ml` and the environment. Works on a laptop with neither.
 
     Args:
@@ -111,12 +133,12 @@ def read_job(*, environ: Mapping[str, str] | None = None, root: Path | None = No
         ConfigInvalid: a config file is damaged or contradicts itself.
     """
     environ = dict(os.environ) if environ is None else environ
-    paths = Paths(root=root) if root else read_paths(environ)
+    paths = Paths(root=os.path.abspath(root)) if root else read_paths(environ)
     hyperparameters = read_hyperparameters(paths)
     return Job(
         name=environ.get("TRAINING_JOB_NAME", ""),
         arn=environ.get("TRAINING_JOB_ARN", ""),
-        region=environ.get("AWS_REGION") or hyperparameters.setting("sagemaker_region") or "",
+        region=_region(environ, hyperparameters),
         paths=paths,
         channels=read_channels(paths),
         hyperparameters=hyperparameters,
@@ -128,6 +150,22 @@ def read_job(*, environ: Mapping[str, str] | None = None, root: Path | None = No
     )
 
 
+def _as_path(text: str) -> Path:
+    # Imported for scripts only: it would cost the launcher a seventh of its start.
+    from pathlib import Path
+
+    return Path(text)
+
+
+def _region(environ: Mapping[str, str], hyperparameters: Hyperparameters) -> str:
+    return (
+        environ.get("AWS_REGION")
+        or hyperparameters.setting("sagemaker_region")
+        or environ.get("AWS_DEFAULT_REGION")
+        or ""
+    )
+
+
 def _log_level(environ: Mapping[str, str], hyperparameters: Hyperparameters) -> int:
     text = (
         environ.get("SAGEMAKER_CONTAINER_LOG_LEVEL")
@@ -135,4 +173,5 @@ def _log_level(environ: Mapping[str, str], hyperparameters: Hyperparameters) -> 
         or "info"
     )
     text = text.strip().lower()
-    return int(text) if text.isascii() and text.isdigit() else _LOG_LEVELS.get(text, 20)
+    is_number = text.isascii() and text.isdigit() and len(text) < 4
+    return int(text) if is_number else _LOG_LEVELS.get(text, 20)

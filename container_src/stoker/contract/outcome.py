@@ -9,7 +9,6 @@ from stoker.contract.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import Literal
 
 FAILURE_LIMIT_CHARACTERS = 1024
@@ -39,23 +38,24 @@ def make_failure_text(reason: str) -> str:
     return text[: FAILURE_LIMIT_CHARACTERS - 2].rstrip() + " …"
 
 
-def read_failure(file: Path) -> str:
+def read_failure(path: str) -> str:
     """What the script wrote there itself; empty if nothing."""
     try:
-        return file.read_text(encoding="utf-8", errors="replace").strip()
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
     except OSError:
         return ""
 
 
-def write_failure(file: Path, reason: str) -> str | None:
+def write_failure(path: str, reason: str) -> str | None:
     """Writes the failure file, best effort: the exit code alone makes the job fail.
 
     Returns:
         Why it could not be written, or None.
     """
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, make_failure_text(reason))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        write_atomically(path, make_failure_text(reason))
     except OSError as error:
-        return f"{file} could not be written: {error.strerror}"
+        return f"{path} could not be written: {error.strerror}"
     return None

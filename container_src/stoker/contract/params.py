@@ -45,7 +45,7 @@ class Params:
         return isinstance(other, Params) and other.__dict__ == self.__dict__
 
     def __hash__(self) -> int:
-        return hash(repr(self))
+        return hash(frozenset(self.__dict__))
 
     def __repr__(self) -> str:
         return f"Params({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
@@ -66,7 +66,12 @@ def make_params(sent: Mapping[str, str], defaults: Mapping[str, Any]) -> Params:
         ParamsInvalid: every mistake at once: unknown names, missing ones, texts of another type.
     """
     texts = {_identifier(key): text for key, text in sent.items()}
-    mistakes = [_unknown(key, defaults) for key in texts if key not in defaults]
+    mistakes = [
+        f"{key} was sent as {_identifier(key)} too, with another value"
+        for key, text in sent.items()
+        if texts[_identifier(key)] != text
+    ]
+    mistakes += [_unknown(key, defaults) for key in texts if key not in defaults]
     values: dict[str, Any] = {}
     for name, default in defaults.items():
         if name not in texts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from stoker.contract.hyperparameters import as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ _UNLESS_NUMERIC = {
     "credentials",
     "auth",
 }
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_URL_LOGIN = re.compile(r"(?<=://)[^\s/@'\"]+(?=@)")
-_AWS_KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")
+_NUMERIC = frozenset("0123456789+-.eE")
+_LONGEST_NUMBER = 12
+_URL_LOGIN = r"(?<=://)[^\s/'\"]+(?=@)"
+_AWS_KEY_ID = r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+_AWS_KEY_STARTS = ("AKIA", "ASIA")
 _SHORTEST = 4
 
 
@@ -38,7 +40,7 @@ class Masker:
             for source in sources
             for name, value in source.items()
             if is_secret(name, value)
-            for spelling in (value, value.strip('"'))  # SDK v2 sends texts JSON-quoted
+            for spelling in (value, as_text(value))  # SDK v2 sends texts JSON-quoted
             if len(spelling) >= _SHORTEST
         }
         # Longest first, so that no secret hides behind a shorter one it contains.
@@ -47,18 +49,34 @@ class Masker:
     def __call__(self, text: str) -> str:
         for value in self._values:
             text = text.replace(value, MASK)
-        return _AWS_KEY_ID.sub(MASK, _URL_LOGIN.sub(MASK, text))
+        if ("://" in text and "@" in text) or any(start in text for start in _AWS_KEY_STARTS):
+            import re  # only a text that needs it pays for it
+
+            text = re.sub(_AWS_KEY_ID, MASK, re.sub(_URL_LOGIN, MASK, text))
+        return text
 
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable of this name holds a secret: api_key does, max_tokens=512 does not."""
-    words = {word.lower() for word in _WORDS.findall(name)}
+    lowered = name.lower()
+    if not any(word in lowered for word in (*_ALWAYS, *_UNLESS_NUMERIC)):
+        return False
+    words = set(_words(name))
     if words & _ALWAYS:
         return True
     return bool(words & _UNLESS_NUMERIC) and not _is_plain(value)
 
 
 def _is_plain(value: str) -> bool:
-    return value.strip('"').lower() in ("true", "false", "null", "") or bool(
-        re.fullmatch(r'"?[-+.\deE]{1,12}"?', value)
-    )
+    text = value.strip('"')
+    is_number = len(text) <= _LONGEST_NUMBER and _NUMERIC.issuperset(text)
+    return is_number or text.lower() in ("true", "false", "null")
+
+
+def _words(name: str) -> list[str]:
+    """The words of api_key, API-KEY, apiKey and APIKey alike, in lower case."""
+    spaced = ""
+    for before, letter, after in zip(f" {name}", name, f"{name[1:]} ", strict=False):
+        starts_word = letter.isupper() and (not before.isupper() or after.islower())
+        spaced += f" {letter}" if starts_word or not letter.isalpha() else letter
+    return "".join(c.lower() if c.isalpha() else " " for c in spaced).split()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from stoker.contract.files import read_object
 from stoker.contract.record import Record
 from stoker.errors import ConfigInvalid
@@ -27,9 +25,9 @@ _OVERRIDES = {
 class Services(Record):
     """The optional config files. An empty mapping means: not configured."""
 
-    checkpoint_dir: Path
+    checkpoint_dir: str
     """Where checkpoints are synced; the script's `SM_CHECKPOINT_DIR`."""
-    tensorboard_dir: Path
+    tensorboard_dir: str
     """Where event files are synced; the script's `SM_TENSORBOARD_DIR`."""
     checkpoint: Mapping[str, Any] = {}
     tensorboard: Mapping[str, Any] = {}
@@ -46,7 +44,7 @@ def read_services(paths: Paths, environ: Mapping[str, str]) -> Services:
     def read(name: str) -> Mapping[str, Any]:
         override = environ.get(_OVERRIDES[name])
         try:
-            return read_object(Path(override) if override else paths.config_file(name))
+            return read_object(override or paths.config_file(name))
         except ConfigInvalid as error:
             complaints.append(error.message)
             return {}
@@ -64,6 +62,6 @@ def read_services(paths: Paths, environ: Mapping[str, str]) -> Services:
     )
 
 
-def _local_path(config: Mapping[str, Any], default: Path) -> Path:
+def _local_path(config: Mapping[str, Any], default: str) -> str:
     value = config.get("LocalPath")
-    return Path(value) if isinstance(value, str) and value and "\0" not in value else default
+    return value if isinstance(value, str) and value and "\0" not in value else default

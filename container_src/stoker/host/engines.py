@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from stoker.contract.cluster import DEFAULT_HOST
@@ -84,4 +85,4 @@ def make_ownership_command(engine: Engine, paths: Paths, *, image: str) -> list[
 def link_channels(spec: JobSpec, paths: Paths) -> None:
     """For the process engine: the channels are where the contract says, without a mount."""
     for name, folder in spec.channels.items():
-        (paths.data_dir / name).symlink_to(folder)
+        Path(paths.data_dir, name).symlink_to(folder)

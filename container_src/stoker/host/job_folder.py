@@ -39,7 +39,7 @@ class JobSpec:
 
 def make_job_folder(spec: JobSpec, parent: Path) -> Paths:
     """Writes the config files and copies the code; data is mounted or linked, never copied."""
-    paths = Paths(root=parent / spec.name)
+    paths = Paths(root=str(parent / spec.name))
     for folder in (
         paths.config_dir,
         paths.data_dir,
@@ -47,20 +47,21 @@ def make_job_folder(spec: JobSpec, parent: Path) -> Paths:
         paths.output_data_dir,
         paths.checkpoint_dir,
     ):
-        folder.mkdir(parents=True)
+        Path(folder).mkdir(parents=True)
     shutil.copytree(spec.source_dir, paths.code_dir, ignore=_IGNORED)
     for name, content in _config_files(spec).items():
-        paths.config_file(name).write_text(json.dumps(content, indent=1))
+        Path(paths.config_file(name)).write_text(json.dumps(content, indent=1))
     return paths
 
 
 def pack_model(paths: Paths) -> Path | None:
     """Packs what the script left in /opt/ml/model; None if it left nothing."""
-    if not any(paths.model_dir.iterdir()):
+    model_dir = Path(paths.model_dir)
+    if not any(model_dir.iterdir()):
         return None
-    target = paths.root / "model.tar.gz"
+    target = Path(paths.root) / "model.tar.gz"
     with tarfile.open(target, "w:gz", compresslevel=6) as archive:
-        for entry in sorted(paths.model_dir.iterdir()):
+        for entry in sorted(model_dir.iterdir()):
             archive.add(entry, arcname=entry.name)
     return target
 

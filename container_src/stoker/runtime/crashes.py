@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
+
+from stoker.contract.files import remove_file
 
 
 class CrashFolder:
@@ -15,17 +16,17 @@ class CrashFolder:
 
     def __init__(self, parent: str) -> None:
         # `import tempfile` would cost more than the rest of the launcher's start.
-        self.path = Path(parent) / f"stoker-{os.getpid()}-{time.time_ns()}"
+        self.path = f"{parent}/stoker-{os.getpid()}-{time.time_ns()}"
 
-    def __enter__(self) -> Path:
+    def __enter__(self) -> str:
         try:
-            self.path.mkdir(mode=0o700)
+            os.mkdir(self.path, mode=0o700)
         except OSError:
             return self.path
         return self.path
 
     def __exit__(self, *_: object) -> None:
-        if self.path.is_dir():
-            for file in self.path.iterdir():
-                file.unlink(missing_ok=True)
-            self.path.rmdir()
+        if os.path.isdir(self.path):
+            for name in os.listdir(self.path):
+                remove_file(f"{self.path}/{name}")
+            os.rmdir(self.path)

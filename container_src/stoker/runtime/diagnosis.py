@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import signal
-from pathlib import Path
 
 from stoker.contract.crash import Crash, read_crashes
 from stoker.contract.record import Record
@@ -26,6 +25,7 @@ _TORCHRUN_ERRORS = ("ChildFailedError", "SignalException", "RendezvousClosedErro
 _ROOT_CAUSE = re.compile(
     r"Root Cause.*?rank\s*:\s*(?P<rank>\d+).*?exitcode\s*:\s*(?P<code>-?\d+)", re.DOTALL
 )
+_LOG_LINE = re.compile(r"[EWIF]\d{4} \d\d:")  # torchrun's own, which follows at once
 _NESTED = "Original Traceback (most recent call last):"
 _LAST_LINES = 5
 _LAST_FRAMES = 3
@@ -45,7 +45,7 @@ class Diagnosis(Record):
     """The user's own, also when torchrun has made a 1 of it."""
 
 
-def diagnose(job: Job, ended: Ended, *, crash_dir: Path) -> Diagnosis:
+def diagnose(job: Job, ended: Ended, *, crash_dir: str) -> Diagnosis:
     """Finds the cause of a non-zero end."""
     root = _ROOT_CAUSE.search(ended.stderr_tail) or _ROOT_CAUSE.search(ended.stdout_tail)
     code, rank = ended.exit_code, ""
@@ -136,7 +136,7 @@ def _error_of(trace: str) -> str:
         return ""
     kept = []
     for line in lines[start : start + _LAST_LINES]:
-        if not line.strip():
+        if not line.strip() or _LOG_LINE.match(line):
             break
         kept.append(line.rstrip())
     return "\n".join(kept)
@@ -160,7 +160,8 @@ def _was_out_of_memory() -> bool:
     """Whether the kernel killed something of this container for memory."""
     for file, key in _CGROUP_FILES:
         try:
-            fields = dict(line.split() for line in Path(file).read_text().splitlines())
+            with open(file) as opened:
+                fields = dict(line.split() for line in opened)
         except (OSError, ValueError):
             continue
         if int(fields.get(key, 0)) > 0:

@@ -116,8 +116,8 @@ def _processes(job: Job) -> int:
     asked = job.hyperparameters.setting(key)
     if asked is None:
         return job.hardware.gpus or job.hardware.neurons or 1
-    if not (asked.isascii() and asked.isdigit() and int(asked) > 0):
-        raise ConfigInvalid(f"{key} is {asked!r:.80}", fix="use a whole number above 0")
+    if not (asked.isascii() and asked.isdigit() and len(asked) < 5 and int(asked) > 0):
+        raise ConfigInvalid(f"{key} is {asked!r:.80}", fix="use a whole number from 1 to 9999")
     return int(asked)
 
 

@@ -7,10 +7,11 @@ drivers write theirs.
 
 from __future__ import annotations
 
+import os
 import signal
-from pathlib import Path
 
 from stoker.contract.crash import FOLDER_VARIABLE
+from stoker.contract.files import remove_file
 from stoker.contract.job import read_job
 from stoker.contract.outcome import read_failure
 from stoker.contract.paths import read_paths
@@ -52,7 +53,7 @@ def main(argv: list[str]) -> int:
                 WORKER_VARIABLE: "1",
                 FOLDER_VARIABLE: str(crash_dir),
             },
-            folder=Path.cwd(),
+            folder=os.getcwd(),
             grace_seconds=WORKER_GRACE_SECONDS,
         )
         ended = _without_driver_noise(Watch(signals, log).run(step))
@@ -81,7 +82,7 @@ def _unwrapped(code: int) -> int:
     return 128 + 256 - code if 256 - code in set(signal.Signals) else code
 
 
-def _forget_driver_text(failure_file: Path) -> None:
+def _forget_driver_text(failure_file: str) -> None:
     text = read_failure(failure_file)
     if any(mark in text for mark in _DRIVER_TEXTS):
-        failure_file.unlink(missing_ok=True)
+        remove_file(failure_file)

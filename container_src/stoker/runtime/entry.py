@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 from stoker import __version__
 from stoker.contract.code import Code, find_code
+from stoker.contract.files import remove_file
 from stoker.contract.job import Job, read_job
 from stoker.contract.outcome import Outcome
 from stoker.contract.paths import read_paths
@@ -46,7 +46,7 @@ def train(argv: list[str], signals: Signals) -> int:
         os.write(2, _USAGE.encode())
         return 0 if unknown == ["--help"] else _USAGE_ERROR
     failure_file = read_paths().failure_file
-    _forget_earlier_attempt(failure_file)
+    remove_file(failure_file)  # of an attempt before this one
     try:
         outcome = _run(Watch(signals, log), dry_run="--dry-run" in argv)
     except _Stopped:
@@ -56,13 +56,6 @@ def train(argv: list[str], signals: Signals) -> int:
     except Exception:  # the last resort: truthful, whatever it was
         outcome = _internal_error()
     return report(outcome, failure_file=failure_file, log=log)
-
-
-def _forget_earlier_attempt(failure_file: Path) -> None:
-    try:
-        failure_file.unlink(missing_ok=True)
-    except OSError:
-        return  # read-only: that will show when there is something to write
 
 
 def _run(watch: Watch, *, dry_run: bool) -> Outcome:
@@ -89,7 +82,7 @@ def _run(watch: Watch, *, dry_run: bool) -> Outcome:
         return _carry_out(job, plan, watch, crash_dir)
 
 
-def _carry_out(job: Job, plan: Plan, watch: Watch, crash_dir: Path) -> Outcome:
+def _carry_out(job: Job, plan: Plan, watch: Watch, crash_dir: str) -> Outcome:
     for step in plan.preparation:
         _prepare(step, watch)
     _make_folders(job, watch.log)
@@ -122,10 +115,10 @@ def _find_code(job: Job, log: Log) -> Code:
     return code
 
 
-def _prepare_code(job: Job, code: Code, step: Step | None, watch: Watch) -> Path:
+def _prepare_code(job: Job, code: Code, step: Step | None, watch: Watch) -> str:
     """Returns the folder the code runs in."""
     if step is None:
-        return Path(code.source.location)
+        return code.source.location
     _prepare(step, watch)
     return job.paths.code_dir
 
@@ -155,9 +148,9 @@ def _make_folders(job: Job, log: Log) -> None:
     )
     for folder in folders:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            log.warning(f"{folder} could not be made: {error.strerror}")
+            os.makedirs(folder, exist_ok=True)
+        except (OSError, ValueError) as error:  # ValueError: no name for any file
+            log.warning(f"{folder!r} could not be made: {error}")
 
 
 def _greet(job: Job, log: Log) -> None:

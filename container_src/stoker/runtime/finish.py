@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import signal
+import os
 
 from stoker.contract.outcome import Outcome, read_failure
 from stoker.runtime.diagnosis import diagnose
+from stoker.runtime.signals import stop_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from stoker.contract.job import Job
     from stoker.runtime.watch import Ended
 
 
 def make_outcome(
-    job: Job, ended: Ended, *, stop_signal: int | None, crash_dir: Path, launcher: str
+    job: Job, ended: Ended, *, stop_signal: int | None, crash_dir: str, launcher: str
 ) -> Outcome:
     """Decides how the job ended. Nothing is written yet, so nothing can change the verdict."""
     if stop_signal is not None:
@@ -30,17 +29,16 @@ def make_outcome(
 
 
 def _stopped(ended: Ended, stop_signal: int, launcher: str) -> Outcome:
-    name = signal.Signals(stop_signal).name
     code = ended.exit_code
     if launcher != "python" and code == 1:
         code = 128 + stop_signal  # torchrun says 1 even when every worker left with 0
     manner = "and had to be killed" if ended.was_killed else f"exit code {code}"
-    return Outcome(kind="stopped", exit_code=code, reason=f"by {name}, {manner}")
+    return Outcome(kind="stopped", exit_code=code, reason=f"by {stop_name(stop_signal)}, {manner}")
 
 
 def _toolkit_outcome(job: Job) -> Outcome:
     """The toolkit exits 0 on some failures; its success file is written on success only."""
-    if (job.paths.output_dir / "success").exists():
+    if os.path.exists(f"{job.paths.output_dir}/success"):
         return Outcome(kind="success", exit_code=0)
     reason = read_failure(job.paths.failure_file) or "the stock toolkit reported no success"
     return Outcome(kind="failed", exit_code=1, reason=reason)

@@ -18,8 +18,8 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "or a larger GPU",
     ),
     (
-        r"bus error|insufficient shared memory|unable to (?:open|write to|allocate).{0,40}shm|"
-        r"/dev/shm|torch_shm",
+        r"bus error|insufficient shared memory|shared memory object|shared memory\(shm\)|"
+        r"unable to (?:open|write to|mmap)[^\n]{0,60}/torch_|/dev/shm|torch_shm",
         "shared memory (/dev/shm) is too small for the DataLoader's workers: num_workers=0, "
         "torch.multiprocessing.set_sharing_strategy('file_system'), or a larger --shm-size "
         "(local mode has 64 MB)",

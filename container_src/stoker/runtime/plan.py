@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
 from stoker.contract.crash import FOLDER_VARIABLE
 from stoker.contract.environment import drop_oversized, make_environment
@@ -54,15 +54,15 @@ def make_fetch_step(job: Job, code: Code, mask: Masker) -> Step | None:
             HELPERS,
             "fetch",
             code.source.location,
-            str(job.paths.code_dir),
+            job.paths.code_dir,
         ),
         environ=job.environ,
-        folder=Path("/"),
+        folder="/",
         mask=mask,
     )
 
 
-def make_plan(job: Job, program: Program, *, crash_dir: Path, mask: Masker) -> Plan:
+def make_plan(job: Job, program: Program, *, crash_dir: str, mask: Masker) -> Plan:
     """The steps of one launch.
 
     Raises:
@@ -86,16 +86,16 @@ def make_plan(job: Job, program: Program, *, crash_dir: Path, mask: Masker) -> P
     )
 
 
-def make_toolkit_plan(job: Job, *, crash_dir: Path) -> Plan:
+def make_toolkit_plan(job: Job, *, crash_dir: str) -> Plan:
     """The whole job handed to the bundled toolkit: MPI, plug-in modules, or because asked."""
-    environ = {**job.environ, WORKER_VARIABLE: "1", FOLDER_VARIABLE: str(crash_dir)}
+    environ = {**job.environ, WORKER_VARIABLE: "1", FOLDER_VARIABLE: crash_dir}
     if job.paths.root != OPT_ML:
-        environ["SAGEMAKER_BASE_DIR"] = str(job.paths.root)
+        environ["SAGEMAKER_BASE_DIR"] = job.paths.root
     worker = Step(
         name="the stock toolkit",
         argv=(sys.executable, "-c", _TOOLKIT),
         environ=environ,
-        folder=job.paths.code_dir if job.paths.code_dir.is_dir() else Path("/"),
+        folder=job.paths.code_dir if os.path.isdir(job.paths.code_dir) else "/",
         grace_seconds=WORKER_GRACE_SECONDS,
     )
     return Plan(distribution=choose_distribution(job), preparation=(), worker=worker)
@@ -114,21 +114,23 @@ def _command(program: Program, distribution: Distribution) -> list[str]:
 
 
 def _worker_environ(
-    job: Job, program: Program, distribution: Distribution, crash_dir: Path
+    job: Job, program: Program, distribution: Distribution, crash_dir: str
 ) -> tuple[dict[str, str], list[str]]:
+    arguments = make_arguments(job.hyperparameters.values())
     variables, left_out = drop_oversized(
-        make_environment(job, entry_point=program.entry_point, code_dir=program.folder)
+        make_environment(job, entry_point=program.entry_point, code_dir=program.folder),
+        beside=[*arguments, *job.environ, *job.environ.values()],
     )
     environ = {
         **job.environ,
         **make_network_environment(job, distribution),
         **variables,
         WORKER_VARIABLE: "1",
-        FOLDER_VARIABLE: str(crash_dir),
-        "PYTHONPATH": _joined(str(program.folder), job.environ.get("PYTHONPATH")),
+        FOLDER_VARIABLE: crash_dir,
+        "PYTHONPATH": _joined(program.folder, job.environ.get("PYTHONPATH")),
     }
     if job.paths.root != OPT_ML:
-        environ[ROOT_VARIABLE] = str(job.paths.root)
+        environ[ROOT_VARIABLE] = job.paths.root
     if program.kind in ("shell", "executable"):
         # It may start a Python that is not ours and so knows nothing of autoload.
         environ.setdefault("PYTHONUNBUFFERED", "1")
@@ -144,7 +146,7 @@ def _peer_steps(job: Job, distribution: Distribution) -> tuple[Step, ...]:
             name="find peers",
             argv=(sys.executable, "-IS", HELPERS, "peers", limit, *distribution.hosts),
             environ=job.environ,
-            folder=Path("/"),
+            folder="/",
             fix="the hosts of a job start together: look at the other hosts' logs; security "
             "groups must let the hosts reach each other",
         ),

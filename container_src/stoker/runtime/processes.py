@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
+
+from stoker.runtime.signals import SIGTERM
 
 _SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
 _DRIVERS = "/sm_drivers/"
@@ -51,7 +52,7 @@ def _is_wrapper(pid: int) -> bool:
     if any(_DRIVERS in argument or _TOOLKIT in argument for argument in argv):
         return True
     name = os.path.basename(argv[0]).lstrip("-") if argv else ""
-    return name in _SHELLS and not catches(pid, signal.SIGTERM)
+    return name in _SHELLS and not catches(pid, SIGTERM)
 
 
 def _command_line(pid: int) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from stoker.contract.record import Record
 from stoker.errors import CodeMissing
@@ -16,25 +15,25 @@ if TYPE_CHECKING:
 class Program(Record):
     """The user's entry point in the folder its code lies in."""
 
-    folder: Path
+    folder: str
     kind: Literal["script", "module", "shell", "executable"]
     target: str
     """File name relative to the folder, or dotted module name."""
     entry_point: str
     """The same as the job names it."""
-    requirements: Path | None = None
+    requirements: str | None = None
     is_package: bool = False
     """The folder is a project of its own (pyproject.toml or setup.py) to be installed."""
 
 
-def find_program(folder: Path, entry_point: str) -> Program:
+def find_program(folder: str, entry_point: str) -> Program:
     """Looks at the code and decides how the entry point is run.
 
     Raises:
         CodeMissing: no such file or module; the text names what is there.
     """
     name = entry_point.removeprefix(f"{folder}/")
-    requirements = folder / "requirements.txt"
+    requirements = f"{folder}/requirements.txt"
     is_package = _is_project(folder)
     kind, target = _classify(folder, name, is_package=is_package)
     return Program(
@@ -42,37 +41,37 @@ def find_program(folder: Path, entry_point: str) -> Program:
         kind=kind,
         target=target,
         entry_point=name,
-        requirements=requirements if requirements.is_file() else None,
+        requirements=requirements if os.path.isfile(requirements) else None,
         is_package=is_package,
     )
 
 
 def _classify(
-    folder: Path, name: str, *, is_package: bool
+    folder: str, name: str, *, is_package: bool
 ) -> tuple[Literal["script", "module", "shell", "executable"], str]:
-    file = folder / name
-    if file.is_file():
+    file = f"{folder}/{name}"
+    if os.path.isfile(file):
         if name.endswith(".py"):
             # Inside a package, relative imports need -m; at the top a script is a script.
-            inside = is_package and _is_in_package(folder, Path(name))
+            inside = is_package and _is_in_package(folder, name)
             return ("module", _dotted(name)) if inside else ("script", name)
         return ("executable" if _starts_itself(file) else "shell"), name
-    module = folder / name.replace(".", "/")
-    if (module / "__main__.py").is_file() or module.with_suffix(".py").is_file():
+    module = f"{folder}/{name.replace('.', '/')}"
+    if os.path.isfile(f"{module}/__main__.py") or os.path.isfile(f"{module}.py"):
         return "module", name.replace("/", ".")
     if is_package and all(part.isidentifier() for part in _dotted(name).split(".")):
         return "module", _dotted(name)  # pip puts it where python -m finds it (src layouts)
     raise _missing(folder, name)
 
 
-def _starts_itself(file: Path) -> bool:
+def _starts_itself(file: str) -> bool:
     if not os.access(file, os.X_OK):  # archives and S3 lose the bit
         return False
-    with file.open("rb") as opened:
+    with open(file, "rb") as opened:
         return opened.read(4).startswith((b"#!", b"\x7fELF"))
 
 
-def _missing(folder: Path, name: str) -> CodeMissing:
+def _missing(folder: str, name: str) -> CodeMissing:
     # Imported here: only a job that is about to fail needs it.
     from difflib import get_close_matches
 
@@ -85,7 +84,7 @@ def _missing(folder: Path, name: str) -> CodeMissing:
     )
 
 
-def _files(folder: Path) -> list[str]:
+def _files(folder: str) -> list[str]:
     found = []
     for path, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name[0] not in "._"]
@@ -95,20 +94,22 @@ def _files(folder: Path) -> list[str]:
     return found
 
 
-def _is_project(folder: Path) -> bool:
-    if (folder / "setup.py").is_file():
+def _is_project(folder: str) -> bool:
+    if os.path.isfile(f"{folder}/setup.py"):
         return True
     try:
-        text = (folder / "pyproject.toml").read_bytes()
+        with open(f"{folder}/pyproject.toml", "rb") as file:
+            text = file.read()
     except OSError:
         return False
     # One that only configures tools is no package.
     return b"[build-system]" in text or b"[project]" in text
 
 
-def _is_in_package(folder: Path, script: Path) -> bool:
-    parents = list(script.parents)[:-1]
-    return bool(parents) and all((folder / p / "__init__.py").is_file() for p in parents)
+def _is_in_package(folder: str, script: str) -> bool:
+    parts = script.split("/")[:-1]
+    parents = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+    return bool(parents) and all(os.path.isfile(f"{folder}/{p}/__init__.py") for p in parents)
 
 
 def _dotted(name: str) -> str:

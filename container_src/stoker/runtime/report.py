@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-
 from stoker.contract.outcome import Outcome, read_failure, write_failure
+from stoker.runtime.signals import stop_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from stoker.errors import StokerError
     from stoker.runtime.log import Log
 
@@ -21,13 +18,14 @@ def outcome_of_error(error: StokerError) -> Outcome:
 
 def stopped_early(stop_signal: int) -> Outcome:
     """A stop while code was fetched, packages installed or peers awaited: no one's fault."""
-    name = signal.Signals(stop_signal).name
     return Outcome(
-        kind="stopped", exit_code=128 + stop_signal, reason=f"stopped by {name} before the start"
+        kind="stopped",
+        exit_code=128 + stop_signal,
+        reason=f"by {stop_name(stop_signal)}, before the start",
     )
 
 
-def report(outcome: Outcome, *, failure_file: Path, log: Log) -> int:
+def report(outcome: Outcome, *, failure_file: str, log: Log) -> int:
     """Tells the log and SageMaker. Returns the exit code, whatever else goes wrong."""
     if outcome.kind != "failed":
         log.info(f"{outcome.kind}: {outcome.reason}" if outcome.reason else outcome.kind)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 from stoker.runtime.step import HELPERS, Step
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from stoker.contract.job import Job
     from stoker.runtime.program import Program
 
-CONSTRAINTS = Path("/opt/stoker/constraints.txt")
+CONSTRAINTS = "/opt/stoker/constraints.txt"
 """Versions of torch and its friends in this image, written when it was built."""
 
 UNPROTECTED_VARIABLE = "STOKER_UNPROTECTED"
@@ -32,7 +31,7 @@ def make_install_steps(job: Job, program: Program, mask: Callable[[str], str]) -
     """One pip run for requirements.txt, one for the project itself, as far as they are there."""
     asked: list[tuple[str, list[str]]] = []
     if program.requirements is not None:
-        asked.append(("install requirements", ["-r", str(program.requirements)]))
+        asked.append(("install requirements", ["-r", program.requirements]))
     if program.is_package:
         asked.append(("install the package", ["."]))
     return tuple(
@@ -57,27 +56,27 @@ def _pip(job: Job) -> list[str]:
 
 def _options(job: Job) -> list[str]:
     options = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
-    protect = CONSTRAINTS.is_file() and job.environ.get(UNPROTECTED_VARIABLE) != "1"
-    return [*options, "-c", str(CONSTRAINTS)] if protect else options
+    protect = os.path.isfile(CONSTRAINTS) and job.environ.get(UNPROTECTED_VARIABLE) != "1"
+    return [*options, "-c", CONSTRAINTS] if protect else options
 
 
 def _environ(job: Job) -> dict[str, str]:
     environ = dict(job.environ)
-    if environ.get("PIP_CONSTRAINT") == str(CONSTRAINTS):
+    if environ.get("PIP_CONSTRAINT") == CONSTRAINTS:
         del environ["PIP_CONSTRAINT"]  # the image's own default; _options decides about it
     # Debian marks its Python as managed; in a container of one job that guards nothing.
     environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
     environ.setdefault("PIP_ROOT_USER_ACTION", "ignore")
     cache = _warm_pool(job)
     if cache is not None:
-        environ.setdefault("PIP_CACHE_DIR", str(cache / "pip"))
+        environ.setdefault("PIP_CACHE_DIR", f"{cache}/pip")
     elif "PIP_CACHE_DIR" not in environ:
         environ.setdefault("PIP_NO_CACHE_DIR", "1")  # nobody will read it again
     return environ
 
 
-def _warm_pool(job: Job) -> Path | None:
+def _warm_pool(job: Job) -> str | None:
     """The folder that the next job of this warm pool will see too."""
     named = job.environ.get("SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY")
-    folder = Path(named) if named else job.paths.warm_pool_dir
-    return folder if folder.is_dir() and os.access(folder, os.W_OK) else None
+    folder = named or job.paths.warm_pool_dir
+    return folder if os.path.isdir(folder) and os.access(folder, os.W_OK) else None

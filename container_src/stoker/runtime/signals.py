@@ -7,14 +7,17 @@ output must not delay a SIGTERM.
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
     from types import FrameType
+else:
+    import _signal as signal  # the same without enums, which cost a fifth of the start
 
+SIGKILL, SIGTERM = int(signal.SIGKILL), int(signal.SIGTERM)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DUMP_SIGNAL = signal.SIGUSR1
 _HANDLED = {*STOP_SIGNALS, DUMP_SIGNAL, signal.SIGCHLD}
@@ -79,6 +82,12 @@ def restore_defaults() -> None:
     for number in (*_HANDLED, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
+
+
+def stop_name(number: int) -> str:
+    """What people call a stop signal."""
+    names = dict(zip(map(int, STOP_SIGNALS), ("SIGTERM", "SIGINT", "SIGHUP"), strict=True))
+    return names.get(number, f"signal {number}")
 
 
 def send(pid: int, number: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 from stoker.contract.record import Record
 
@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-HELPERS = str(Path(__file__).with_name("__main__.py"))
+HELPERS = f"{os.path.dirname(os.path.abspath(__file__))}/__main__.py"
 """Started by file name, so that it also runs isolated and from a source tree."""
 
 WORKER_VARIABLE = "STOKER_WORKER"
@@ -30,7 +30,7 @@ class Step(Record):
     """What the log calls it, such as "install requirements"."""
     argv: tuple[str, ...]
     environ: Mapping[str, str]
-    folder: Path
+    folder: str
     grace_seconds: float = PROMPT_GRACE_SECONDS
     mask: Callable[[str], str] | None = None
     """Applied to each line of output; None passes the bytes on untouched, as a user's are."""

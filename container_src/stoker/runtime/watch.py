@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 
 from stoker.contract.outcome import exit_code_of
@@ -12,7 +11,7 @@ from stoker.contract.record import Record
 from stoker.runtime.launch import Child, launch
 from stoker.runtime.processes import catches, descendants, recipients
 from stoker.runtime.pump import Pump
-from stoker.runtime.signals import DUMP_SIGNAL, Signals, send, unblock_signals
+from stoker.runtime.signals import DUMP_SIGNAL, SIGKILL, Signals, send, unblock_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ class _Loop:
                 f"{self._step.name} did not stop within {self._step.grace_seconds:.0f} s: killed"
             )
             for pid in (self._pid, *descendants(self._pid)):
-                send(pid, signal.SIGKILL)
+                send(pid, SIGKILL)
 
     def _drain(self) -> None:
         """Takes what the child wrote before it ended; bounded, should another one go on."""
@@ -164,6 +163,6 @@ def _tell(pid: int, number: int) -> None:
 
 def _kill_group(pid: int) -> None:
     try:
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(pid, SIGKILL)
     except (ProcessLookupError, PermissionError):
         return

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """Make the plan; print it or carry it out."""
     spec = make_spec(args)
     engine = choose_engine(args.engine, args.image)
-    paths = Paths(root=_JOBS.absolute() / spec.name)
+    paths = Paths(root=str(_JOBS.absolute() / spec.name))
     command = make_command(engine, spec, paths, image=args.image)
     print(f"train: {spec.name}, engine: {engine.name} ({engine.reason})")
     print(f"$ {shlex.join(command)}", flush=True)

@@ -1,0 +1,66 @@
+"""JSON without `import json`, which pulls in `re` and `enum`: a third of the launcher's start.
+
+These are the C scanner and encoder that the json package itself stands on (docs/decisions/0003);
+tests hold both equal to it. An interpreter without them gets the package.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, cast
+else:
+
+    def cast(_kind, value):  # noqa: ANN001, ANN201 - stands in for typing's, unseen by mypy
+        return value
+
+
+_SPACE = " \t\n\r"
+_CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+class _Settings:
+    """What the scanner asks of the decoder it belongs to: the defaults of `json.loads`."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = _CONSTANTS.__getitem__
+
+
+def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any of six types
+    """Like `json.loads`; raises ValueError or RecursionError."""
+    try:
+        value, end = _scan(text, len(text) - len(text.lstrip(_SPACE)))
+        if not text[end:].strip(_SPACE):
+            return value
+    except (StopIteration, SystemError, ValueError):  # SystemError: it wants to raise json's own
+        pass
+    from json import loads as explain
+
+    return explain(text)  # says what is wrong, and where
+
+
+def dumps(value: object) -> str:
+    """Like `json.dumps` with sorted keys and without spaces; what is no JSON goes as its text."""
+    return "".join(_encode(value, 0))
+
+
+_scan: Callable[[str, int], tuple[Any, int]]
+_encode: Callable[[object, int], Iterable[str]]
+try:
+    from _json import encode_basestring_ascii, make_encoder, make_scanner
+
+    _scan = make_scanner(cast("Any", _Settings))
+    # markers, default, string encoder, indent, two separators, sort_keys, skipkeys, allow_nan
+    _encode = make_encoder({}, str, encode_basestring_ascii, None, ":", ",", True, False, True)
+except (ImportError, TypeError):  # another implementation of Python, or a new signature
+    from json import JSONDecoder, JSONEncoder
+
+    _scan = cast("Any", JSONDecoder()).scan_once
+    _encode = cast(
+        "Any", JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).iterencode
+    )
