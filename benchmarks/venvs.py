@@ -1,0 +1,59 @@
+"""The two environments that are measured, made on demand under .build/benchmarks."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+from figures import CannotMeasure, say
+
+TOOLKIT = "sagemaker-training==5.1.4"
+_REPOSITORY = Path(__file__).resolve().parents[1]
+_BUILD = _REPOSITORY / ".build/benchmarks"
+_PIP_LIMIT_SECONDS = 900
+
+
+def make_stoker_venv() -> Path:
+    """An environment with this checkout's wheel and nothing else; kept until the code changes."""
+    return _make_venv(
+        "stoker", [str(_REPOSITORY), "--no-deps"], stamp=f"{sys.version} {_fingerprint()}"
+    )
+
+
+def make_toolkit_venv() -> Path:
+    """An environment with the stock toolkit and what it needs; without smdebug."""
+    return _make_venv("toolkit", [TOOLKIT], stamp=f"{sys.version} {TOOLKIT}")
+
+
+def _make_venv(name: str, requirements: list[str], *, stamp: str) -> Path:
+    venv = _BUILD / name
+    stamp_file = venv / "stamp"
+    if stamp_file.is_file() and stamp_file.read_text() == stamp:
+        return venv
+    say(f"making the environment of {name}, once (up to a minute) …")
+    _check([sys.executable, "-m", "venv", "--clear", str(venv)])
+    pip = [str(venv / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
+    _check([*pip, "install", "--quiet", *requirements])
+    stamp_file.write_text(stamp)  # last: half an environment is made anew
+    return venv
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    sources = (file for file in (_REPOSITORY / "container_src").rglob("*") if file.is_file())
+    for file in sorted([_REPOSITORY / "pyproject.toml", *sources]):
+        if file.suffix != ".pyc":
+            digest.update(str(file).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _check(argv: list[str]) -> None:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_PIP_LIMIT_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise CannotMeasure(f"{' '.join(argv[:4])} … took too long") from error
+    if done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        raise CannotMeasure(f"{' '.join(argv[:4])} … failed: {' '.join(said)}")
