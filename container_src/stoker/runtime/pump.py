@@ -40,14 +40,14 @@ class Pump:
         self._last_frame = 0.0
         self._tail = bytearray()
 
-    def read(self) -> bool:
-        """Takes what is there and passes on all whole lines; False at the end of the stream."""
+    def read(self) -> int:
+        """Takes what is there, passes on all whole lines; returns its size, 0 at the end."""
         try:
             chunk = os.read(self.source, _CHUNK_BYTES)
         except OSError:
             chunk = b""
         if not chunk:
-            return False
+            return 0
         if not self._pending:
             self._pending_since = time.monotonic()
         text = self._pending + chunk
@@ -61,7 +61,7 @@ class Pump:
         self._pending = text[end:]
         if len(self._pending) > LONGEST_LINE_BYTES:
             self._flush_pending()
-        return True
+        return len(chunk)
 
     def seconds_until_due(self, now: float) -> float | None:
         """When an unfinished line should be shown; None if there is none."""

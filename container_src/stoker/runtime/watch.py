@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from stoker.runtime.step import Step
 
 STDOUT, STDERR = 1, 2
+_REST_SECONDS = 0.01
+_SMALL_READ_BYTES = 16 * 1024
 _DRAIN_SECONDS = 2.0
 _DRAIN_IDLE_SECONDS = 0.02
 
@@ -75,6 +77,9 @@ class _Loop:
         self._poll.register(self._signals.wake_up, select.POLLIN)
         for source in self._open:
             self._poll.register(source, select.POLLIN)
+        self._signal_poll = select.poll()
+        self._signal_poll.register(self._signals.wake_up, select.POLLIN)
+        self._last_output = 0.0
         self._exit_code: int | None = None
         self._was_killed = False
 
@@ -103,13 +108,24 @@ class _Loop:
         for source, _ in happened:
             if source == self._signals.wake_up:
                 self._signals.drain()
-            elif not self._open[source].read():
-                self._poll.unregister(source)
-                del self._open[source]
+            else:
+                self._read(source)
         now = time.monotonic()
         for pump in self._pumps:
             pump.show_partial_line(now)
         return bool(happened)
+
+    def _read(self, source: int) -> None:
+        size_bytes = self._open[source].read()
+        if not size_bytes:
+            self._poll.unregister(source)
+            del self._open[source]
+            return
+        before, self._last_output = self._last_output, time.monotonic()
+        if size_bytes < _SMALL_READ_BYTES and self._last_output - before < _REST_SECONDS:
+            # Many small writes: one read for a hundredth of a second of them leaves the
+            # processor to the script. A signal or the script's end cuts the rest short.
+            self._signal_poll.poll(_REST_SECONDS * 1000)
 
     def _timeout_seconds(self) -> float | None:
         now = time.monotonic()
