@@ -12,7 +12,7 @@ from stoker.contract.code import Code, CodeSource
 from stoker.contract.job import read_job
 from stoker.contract.secrets import Masker
 from stoker.errors import ConfigInvalid
-from stoker.runtime.distribution import choose_distribution
+from stoker.runtime.distribution import Distribution, choose_distribution, make_network_environment
 from stoker.runtime.plan import make_fetch_step, make_plan, make_toolkit_plan
 from stoker.runtime.program import find_program
 
@@ -243,3 +243,12 @@ def test_planning_starts_nothing_and_writes_nothing(opt_ml, plan):
     plan("run.sh", sagemaker_torch_distributed_enabled="true")
     written = {file.name for file in set(Path(opt_ml.root).rglob("*")) - set(before)}
     assert written == {"hyperparameters.json"}
+
+
+@pytest.mark.parametrize("has_efa", [False, True])
+def test_efa_is_switched_on_by_device_not_by_instance_name(opt_ml, has_efa):
+    job = read_job(root=opt_ml.root, environ={"FI_EFA_USE_DEVICE_RDMA": "0"})
+    job = job.replace(hardware=job.hardware.replace(has_efa=has_efa))
+    made = make_network_environment(job, Distribution(launcher="python", hosts=("algo-1",)))
+    assert ("FI_PROVIDER" in made) is has_efa
+    assert "FI_EFA_USE_DEVICE_RDMA" not in made  # the user's own value wins

@@ -66,7 +66,7 @@ def read_channels(paths: Paths) -> Channels:
 
 def _make_channel(name: str, settings: object, paths: Paths) -> Channel:
     file = paths.config_file("inputdataconfig.json")
-    if not _is_name(name):
+    if not is_channel_name(name):
         raise ConfigInvalid(
             f"{file}: {name!r} is no channel name",
             fix="use 1 to 64 letters, digits, '.', '-' or '_'",
@@ -93,7 +93,8 @@ def _make_channel(name: str, settings: object, paths: Paths) -> Channel:
     )
 
 
-def _is_name(name: str) -> bool:
+def is_channel_name(name: str) -> bool:
+    """Whether SageMaker takes this as the name of a channel."""
     letters = name.replace(".", "").replace("-", "").replace("_", "")
     # `.` and `..` fit the published pattern too, but would name another folder.
     fits = name.isascii() and (letters.isalnum() or not letters) and bool(name.strip("."))

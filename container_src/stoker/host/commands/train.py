@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+from stoker.contract.channels import is_channel_name
 from stoker.contract.paths import Paths
 from stoker.host.docker import ask
 from stoker.host.engines import (
@@ -22,6 +24,7 @@ from stoker.host.failures import UsageRefused
 from stoker.host.job_folder import JobSpec, failure_reason, make_job_folder, pack_model
 
 _JOBS = Path(".work/jobs")
+_NAME = re.compile(r"[A-Za-z0-9](?:-?[A-Za-z0-9]){0,62}")  # as CreateTrainingJob has it
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,18 +74,35 @@ def make_spec(args: argparse.Namespace) -> JobSpec:
         )
     channels = {name: Path(text).absolute() for name, text in _pairs(args.channel, "--channel")}
     for name, folder in channels.items():
+        if not is_channel_name(name):
+            raise UsageRefused(
+                f"{name!r} is no channel name", fix="use 1 to 64 letters, digits, '.', '-' or '_'"
+            )
         if not folder.is_dir():
             raise UsageRefused(
                 f"channel {name}: {folder} is no folder", fix="pass --channel NAME=FOLDER"
             )
-    stamp = time.strftime("%Y%m%d-%H%M%S")
     return JobSpec(
-        name=args.name or f"{script.stem.replace('_', '-')}-{stamp}",
+        name=_job_name(args.name, script),
         source_dir=source_dir,
         entry_point=str(script.relative_to(source_dir)),
         channels=channels,
         params=dict(_pairs(args.param, "--param")),
     )
+
+
+def _job_name(asked: str | None, script: Path) -> str:
+    stem = re.sub(r"[^A-Za-z0-9]+", "-", script.stem).strip("-") or "job"
+    name = asked or f"{stem[:40]}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if not _NAME.fullmatch(name):
+        raise UsageRefused(
+            f"{name!r} is no name for a job", fix="use up to 63 letters, digits and dashes"
+        )
+    if (_JOBS / name).exists():
+        raise UsageRefused(
+            f"there is a job {name} already: {_JOBS / name}", fix="choose another --name"
+        )
+    return name
 
 
 def _pairs(texts: list[str], option: str) -> list[tuple[str, str]]:
@@ -116,7 +136,8 @@ def _report(paths: Paths, code: int, *, seconds: float) -> int:
         f"\ntrain: {'completed' if code == 0 else 'failed'} in {seconds:.0f} s, exit code {code}"
     )
     if code != 0:
-        print(f"  reason  {failure_reason(paths) or 'see the log above'}")
+        reason = failure_reason(paths) or "see the log above"
+        print(f"  reason  {reason}".replace("\n", "\n          "))
     print(f"  model   {model or 'the script left nothing in SM_MODEL_DIR'}")
     print(f"  folder  {paths.root}")
     return 0 if code == 0 else 1
