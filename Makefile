@@ -64,13 +64,13 @@ clean: ## remove what make has made here (not the images)
 .PHONY: install image-under-test
 install: $(VENV)/.installed
 
-# torch is named with its exact version: a range would bring gigabytes of CUDA packages.
-$(VENV)/.packages: pyproject.toml
+# torch is named with its exact version: a range would bring another build.
+$(VENV)/.packages: docker/dev.lock
 	@echo "setting up $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip
 	$(PY) -m pip install --quiet "torch==2.13.0"
-	$(PY) -m pip install --quiet --group dev
+	$(PY) -m pip install --quiet --require-hashes -r docker/dev.lock
 	@touch $@
 
 # Installed as users have it, not editable: the .pth file and `train` are part of what is tested.

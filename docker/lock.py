@@ -1,4 +1,4 @@
-"""Make the hash-locked requirements of the images: `python docker/lock.py [NAME…]`.
+"""Make the hash-locked requirements of the images and of developers: `python docker/lock.py [NAME…]`.
 
 Reads docker/NAME.in and writes docker/NAME.lock with uv, for the Python and the platform of the
 image and from the sources pip on this machine is configured for. Versions already in a lock are
@@ -16,7 +16,7 @@ from pathlib import Path
 from stoker.host.pip_settings import PipSettings, read_pip_settings
 
 DOCKER = Path(__file__).resolve().parent
-NAMES = ("build", "toolkit", "smdebug", "cpu", "cuda")
+NAMES = ("build", "toolkit", "smdebug", "cpu", "cuda", "dev")
 # Installed with --no-deps: what they need is listed in common.in, by hand and with reasons.
 ALONE = ("toolkit", "smdebug")
 PYTHON = "3.11"
