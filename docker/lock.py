@@ -1,4 +1,4 @@
-"""Make the hash-locked requirements of the images and of developers: `python docker/lock.py [NAME…]`.
+"""Make the hash-locked requirements of images and developers: `python docker/lock.py [NAME…]`.
 
 Reads docker/NAME.in and writes docker/NAME.lock with uv, for the Python and the platform of the
 image and from the sources pip on this machine is configured for. Versions already in a lock are
