@@ -256,6 +256,25 @@ def test_input_can_be_read_only_and_pipes_are_not_touched(opt_ml, containers):
     assert result.stdout == "/opt/ml/input/data/train\n"
 
 
+def test_a_package_in_a_read_only_code_channel_is_installed_from_a_copy(opt_ml, containers):
+    opt_ml.script("import fuel; print('installed', fuel.NAME)")
+    code = opt_ml.root / "code"
+    (code / "fuel.py").write_text("NAME = 'fuel'")
+    (code / "setup.py").write_text(
+        "from setuptools import setup\nsetup(name='fuel', py_modules=['fuel'])"
+    )
+    channel = opt_ml.root / "input/data/code"
+    code.rename(channel)
+    opt_ml.config("inputdataconfig", {"code": {"TrainingInputMode": "FastFile"}})
+    result = containers.run(
+        *("--volume", f"{channel}:/opt/ml/input/data/code:ro"),
+        *("--env", "PIP_NO_INDEX=1", "--env", "PIP_NO_BUILD_ISOLATION=0"),
+    )
+    assert "fetch code: done" in result.stderr
+    assert "No module named 'setuptools'" not in opt_ml.failure
+    assert result.stdout.endswith("installed fuel\n"), result.stderr
+
+
 def test_the_toolkit_is_a_fallback(opt_ml, containers):
     opt_ml.script("print('through the toolkit')")
     opt_ml.config("resourceconfig", {"current_host": "algo-1", "hosts": ["algo-1"]})

@@ -63,11 +63,7 @@ def find_code(
         unasked.reverse()  # it names a file of the image, and nothing in the mounted folder
     found = [*_submit_directory(submitted, paths), *_code_channel(channels), *unasked]
     if not found:
-        raise CodeMissing(
-            f"entry point {entry_point!r} is named, but no code is there: no submit directory, "
-            f"no 'code' channel, {paths.code_dir} is empty, and the image holds no such file",
-            fix="pass source_dir= to the estimator, or copy the code into the image",
-        )
+        raise _no_code(entry_point, paths)
     source = found[0]
     if os.path.isabs(entry_point) and not entry_point.startswith(f"{source.location}/"):
         # The image's own program, but the code that was sent wins: so does its name.
@@ -94,6 +90,14 @@ def _checked(entry_point: str | None) -> str:
             fix="name a file of the source directory, such as train.py or pkg/train.py",
         )
     return entry_point
+
+
+def _no_code(entry_point: str, paths: Paths) -> CodeMissing:
+    return CodeMissing(
+        f"entry point {entry_point!r} is named, but no code is there: no submit directory, "
+        f"no 'code' channel, {paths.code_dir} is empty, and the image holds no such file",
+        fix="pass source_dir= to the estimator, or copy the code into the image",
+    )
 
 
 def _submit_directory(location: str | None, paths: Paths) -> list[CodeSource]:

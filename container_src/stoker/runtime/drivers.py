@@ -12,7 +12,7 @@ import signal
 
 from stoker.contract.crash import FOLDER_VARIABLE
 from stoker.contract.files import remove_file
-from stoker.contract.job import read_job
+from stoker.contract.job import Job, read_job
 from stoker.contract.outcome import read_failure
 from stoker.contract.paths import read_paths
 from stoker.contract.secrets import Masker
@@ -20,6 +20,7 @@ from stoker.errors import StokerError
 from stoker.runtime.crashes import CrashFolder
 from stoker.runtime.distribution import TORCHRUN_SHUTDOWN_SECONDS
 from stoker.runtime.finish import make_outcome
+from stoker.runtime.folders import make_folders
 from stoker.runtime.log import Log
 from stoker.runtime.report import outcome_of_error, report
 from stoker.runtime.signals import Signals
@@ -41,21 +42,9 @@ def main(argv: list[str]) -> int:
         outcome = outcome_of_error(error)
         return report(outcome, failure_file=read_paths().failure_file, log=Log())
     log = Log(level=job.log_level, mask=Masker(job.environ, job.hyperparameters.raw))
+    make_folders(job, log)
     with CrashFolder(job.environ.get("TMPDIR", "/tmp")) as crash_dir:  # noqa: S108 - private
-        step = Step(
-            name="the SDK's driver",
-            argv=("/bin/bash", "-c", argv[0]),
-            environ={
-                "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(TORCHRUN_SHUTDOWN_SECONDS),
-                "SM_CHECKPOINT_DIR": str(job.services.checkpoint_dir),
-                "SM_TENSORBOARD_DIR": str(job.services.tensorboard_dir),
-                **job.environ,
-                WORKER_VARIABLE: "1",
-                FOLDER_VARIABLE: str(crash_dir),
-            },
-            folder=os.getcwd(),
-            grace_seconds=WORKER_GRACE_SECONDS,
-        )
+        step = _make_step(job, argv[0], crash_dir)
         ended = _without_driver_noise(Watch(signals, log).run(step))
         outcome = make_outcome(
             job,
@@ -66,6 +55,24 @@ def main(argv: list[str]) -> int:
         )
     _forget_driver_text(job.paths.failure_file)
     return report(outcome, failure_file=job.paths.failure_file, log=log)
+
+
+def _make_step(job: Job, command: str, crash_dir: str) -> Step:
+    environ = {
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(TORCHRUN_SHUTDOWN_SECONDS),
+        "SM_CHECKPOINT_DIR": job.services.checkpoint_dir,
+        "SM_TENSORBOARD_DIR": job.services.tensorboard_dir,
+        **job.environ,
+        WORKER_VARIABLE: "1",
+        FOLDER_VARIABLE: crash_dir,
+    }
+    return Step(
+        name="the SDK's driver",
+        argv=("/bin/bash", "-c", command),
+        environ=environ,
+        folder=os.getcwd(),
+        grace_seconds=WORKER_GRACE_SECONDS,
+    )
 
 
 def _without_driver_noise(ended: Ended) -> Ended:

@@ -15,6 +15,7 @@ from stoker.contract.secrets import Masker
 from stoker.errors import PreparationFailed, StokerError
 from stoker.runtime.crashes import CrashFolder
 from stoker.runtime.distribution import choose_distribution
+from stoker.runtime.folders import make_folders
 from stoker.runtime.log import Log
 from stoker.runtime.plan import Plan, make_fetch_step, make_plan, make_toolkit_plan
 from stoker.runtime.program import find_program
@@ -85,7 +86,7 @@ def _run(watch: Watch, *, dry_run: bool) -> Outcome:
 def _carry_out(job: Job, plan: Plan, watch: Watch, crash_dir: str) -> Outcome:
     for step in plan.preparation:
         _prepare(step, watch)
-    _make_folders(job, watch.log)
+    make_folders(job, watch.log)
     _warn(job, plan, watch.log)
     _show_steps([plan.worker], watch.log)
     if watch.signals.stop_signal is not None:
@@ -137,20 +138,6 @@ def _prepare(step: Step, watch: Watch) -> None:
         message, _, fix = said.partition("\n  fix: ")
         raise PreparationFailed(f"{step.name} failed: {message}", fix=fix or step.fix)
     watch.log.info(f"{step.name}: done in {time.monotonic() - started:.1f} s")
-
-
-def _make_folders(job: Job, log: Log) -> None:
-    folders = (
-        job.paths.model_dir,
-        job.paths.output_data_dir,
-        job.services.checkpoint_dir,
-        job.services.tensorboard_dir,
-    )
-    for folder in folders:
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except (OSError, ValueError) as error:  # ValueError: no name for any file
-            log.warning(f"{folder!r} could not be made: {error}")
 
 
 def _greet(job: Job, log: Log) -> None:

@@ -43,7 +43,7 @@ class Plan(Record):
 
 def make_fetch_step(job: Job, code: Code, mask: Masker) -> Step | None:
     """How the code gets to /opt/ml/code; None when it can run where it lies."""
-    if code.source.kind == "folder":
+    if code.source.kind == "folder" and not _is_read_only_channel(code):
         return None
     with_boto3 = code.source.kind == "s3"
     return Step(
@@ -99,6 +99,11 @@ def make_toolkit_plan(job: Job, *, crash_dir: str) -> Plan:
         grace_seconds=WORKER_GRACE_SECONDS,
     )
     return Plan(distribution=choose_distribution(job), preparation=(), worker=worker)
+
+
+def _is_read_only_channel(code: Code) -> bool:
+    # FastFile: no package can be built there, and no bytecode kept.
+    return code.source.origin == "code channel" and not os.access(code.source.location, os.W_OK)
 
 
 def _command(program: Program, distribution: Distribution) -> list[str]:
