@@ -127,5 +127,5 @@ def _require_mpirun(job: Job) -> None:
         raise ConfigInvalid(
             "the job asks for MPI, but there is no mpirun in this image",
             fix='use distribution={"torch_distributed": {"enabled": True}}, or build an image '
-            "FROM this one that installs openmpi-bin and openssh-server",
+            "FROM this one with openmpi-bin, openssh-server and mpi4py",
         )
