@@ -26,6 +26,7 @@ def _line_buffer() -> None:
     # cut each other's lines, which unbuffered output (text and newline apart) does.
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None and not sys.stdout.isatty():
+        # torchrun starts its workers unbuffered, so that has to be taken back.
         reconfigure(line_buffering=True, write_through=False)
 
 
@@ -44,6 +45,14 @@ def _dump_stacks_on_request() -> None:
 def _leave_crash_file(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
+    if not issubclass(kind, KeyboardInterrupt):  # that one is no crash, and Python's own business
+        _write_crash(kind, error, trace)
+    sys.__excepthook__(kind, error, trace)
+
+
+def _write_crash(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     # Only a process that is about to end comes here: now imports are free.
     import os
     import traceback
@@ -52,9 +61,18 @@ def _leave_crash_file(
 
     folder = os.environ.get(FOLDER_VARIABLE)  # noqa: TID251 - set by the launcher for this file
     if folder:
-        write_crash(
-            folder,
-            error="".join(traceback.format_exception_only(kind, error)).strip(),
-            traceback="".join(traceback.format_exception(kind, error, trace)),
-        )
-    sys.__excepthook__(kind, error, trace)
+        # The message may be a megabyte: frames and message are kept apart.
+        frames = "".join(traceback.format_tb(trace))
+        write_crash(folder, error=_describe(kind, error), traceback=frames)
+
+
+def _describe(kind: type[BaseException], error: BaseException) -> str:
+    """Type and message, the telling line first, the errors of a group named."""
+    import traceback
+
+    lines = [line.rstrip("\n") for line in traceback.format_exception_only(kind, error)]
+    if isinstance(error, SyntaxError):
+        lines = [lines[-1].strip(), *lines[:-1]]
+    if isinstance(error, BaseExceptionGroup):
+        lines += [_describe(type(inner), inner) for inner in error.exceptions[:3]]
+    return "\n".join(lines)

@@ -116,7 +116,7 @@ def test_an_archive_that_leaves_its_folder_is_refused_whole(opt_ml, member):
     archive = opt_ml.root / "sourcedir.tar.gz"
     _tar(archive, (_member("train.py"), b"print('never')"), (member, b""))
     opt_ml.hyperparameters(sagemaker_program="train.py", sagemaker_submit_directory=str(archive))
-    _ends_clearly(opt_ml, UNAVAILABLE, "sourcedir.tar.gz is refused")
+    _ends_clearly(opt_ml, DATA, "sourcedir.tar.gz is refused")
     assert not (opt_ml.root / "code/train.py").exists()
 
 
@@ -125,7 +125,7 @@ def test_a_truncated_archive_is_named(opt_ml):
     _tar(archive, (_member("train.py"), b"x" * 100_000))
     archive.write_bytes(archive.read_bytes()[:80])
     opt_ml.hyperparameters(sagemaker_program="train.py", sagemaker_submit_directory=str(archive))
-    _ends_clearly(opt_ml, UNAVAILABLE, "could not be unpacked")
+    _ends_clearly(opt_ml, NO_INPUT, "could not be unpacked")
 
 
 def test_the_largest_legal_set_of_hyperparameters_starts(opt_ml):

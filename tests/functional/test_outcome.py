@@ -135,7 +135,7 @@ def test_known_causes_come_with_advice(opt_ml, script, hint):
 def test_a_shell_script_that_fails_is_quoted(opt_ml):
     opt_ml.script("echo working; echo 'cannot find the corpus' >&2; exit 9\n", name="run.sh")
     assert opt_ml.run().returncode == 9
-    assert opt_ml.failure.startswith("cannot find the corpus (algo-1, exit code 9)")
+    assert opt_ml.failure.startswith("cannot find the corpus (algo-1, exit code 9, no exception)")
 
 
 def test_the_host_is_named_in_the_reason(opt_ml):
@@ -149,3 +149,58 @@ def test_a_temporary_folder_that_cannot_be_written_harms_nothing(opt_ml):
     opt_ml.script("raise ValueError('still found, in the log')")
     assert opt_ml.run(TMPDIR="/dev/null").returncode == 1
     assert opt_ml.failure.startswith("ValueError: still found, in the log")
+
+
+def test_a_group_of_errors_names_its_members(opt_ml):
+    opt_ml.script("raise ExceptionGroup('several', [ValueError('bad lr'), KeyError('x')])")
+    assert opt_ml.run().returncode == 1
+    assert opt_ml.failure.startswith(
+        "ExceptionGroup: several (2 sub-exceptions)\nValueError: bad lr"
+    )
+
+
+def test_a_message_of_a_megabyte_keeps_code_frames_and_limit(opt_ml):
+    opt_ml.script("def train():\n    raise ValueError('é' * 1_000_000)\ntrain()\n")
+    assert opt_ml.run().returncode == 1
+    assert opt_ml.failure.startswith("ValueError: ééé")
+    assert "in train" in opt_ml.failure
+
+
+def test_a_syntax_error_is_named_first(opt_ml):
+    opt_ml.script("def f(:\n")
+    opt_ml.run()
+    assert opt_ml.failure.startswith("SyntaxError: ")
+
+
+def test_a_keyboard_interrupt_ends_as_python_ends_it(opt_ml):
+    opt_ml.script("raise KeyboardInterrupt")
+    assert opt_ml.run().returncode == 130
+
+
+def test_leftovers_in_the_crash_folder_do_not_spoil_a_success(opt_ml):
+    opt_ml.script("import os; os.mkdir(os.environ['STOKER_CRASH_DIR'] + '/x')")
+    assert opt_ml.run().returncode == 0
+
+
+def test_a_long_secret_is_masked_before_the_command_is_shortened(opt_ml):
+    opt_ml.script("raise ValueError('x')", api_key="s3cr3t-" + "k" * 300)
+    result = opt_ml.run()
+    assert "s3cr3t" not in result.stderr
+    assert "s3cr3t" not in opt_ml.failure
+
+
+def test_the_job_does_not_show_its_environment_when_printed(opt_ml):
+    opt_ml.script("import stoker; print(stoker.job())")
+    result = opt_ml.run(HF_TOKEN="hf_abcdef123456")
+    assert result.stdout.startswith("Job(name='job'")
+    assert "hf_abcdef123456" not in result.stdout
+
+
+def test_a_message_given_to_sys_exit_is_the_reason(opt_ml):
+    opt_ml.script("""
+        import subprocess, sys
+        subprocess.run([sys.executable, "-c", "import not_there_at_all"])
+        sys.exit("dataset is empty")
+    """)
+    assert opt_ml.run().returncode == 1
+    assert opt_ml.failure.startswith("dataset is empty")

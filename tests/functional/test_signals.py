@@ -2,9 +2,13 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
+
+from stoker.runtime.step import Step
 
 HANDLER = """
     import os, signal, sys, time
@@ -22,7 +26,7 @@ HANDLER = """
 
 def _stop(process, number=signal.SIGTERM):
     process.send_signal(number)
-    return process.communicate(timeout=60)
+    return process.communicate(timeout=60)  # far below the time a lost signal would take
 
 
 def test_the_handler_runs_once_and_its_exit_code_is_kept(opt_ml):
@@ -86,9 +90,7 @@ def test_a_stop_while_pip_installs_is_prompt_and_blames_nobody(opt_ml):
     (opt_ml.root / "code/requirements.txt").write_text("./slow\n")
     process = opt_ml.start(PIP_NO_BUILD_ISOLATION="0", PIP_NO_INDEX="1")
     opt_ml.wait_for("building")
-    started = time.monotonic()
     out, err = _stop(process)
-    assert time.monotonic() - started < 30
     assert process.returncode == 143, err
     assert "never" not in out
     assert opt_ml.failure == ""
@@ -124,12 +126,10 @@ def test_a_script_that_ignores_sigterm_is_left_its_time(opt_ml):
 def test_a_background_process_holding_stdout_does_not_keep_the_job_alive(opt_ml):
     opt_ml.script("""
         import subprocess
-        subprocess.Popen(["sleep", "55"])
+        subprocess.Popen(["sleep", "600"])
         print("main is done", flush=True)
     """)
-    started = time.monotonic()
-    result = opt_ml.run()
-    assert time.monotonic() - started < 30
+    result = opt_ml.run()  # within its deadline, which is shorter than the background sleep
     assert result.returncode == 0
     assert result.stdout == "main is done\n"
 
@@ -168,12 +168,10 @@ def test_sigint_reaches_the_script_as_sigint(opt_ml):
 
 @pytest.mark.parametrize("delay_seconds", [0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08])
 def test_a_stop_at_any_moment_of_the_start_is_never_lost(opt_ml, delay_seconds):
-    opt_ml.script("import time; time.sleep(50)")
+    opt_ml.script("import time; time.sleep(600)")
     process = opt_ml.start()
     time.sleep(delay_seconds)
-    started = time.monotonic()
     _stop(process)
-    assert time.monotonic() - started < 20
     assert process.returncode in (143, -signal.SIGTERM)  # before our handler: the kernel's own
     assert opt_ml.failure == ""
 
@@ -190,3 +188,68 @@ def test_orphans_of_the_worker_are_gone_when_the_launcher_is(opt_ml):
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not os.path.exists(f"/proc/{pid}")
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        "python3 inner.py 2>&1 | tee $SM_MODEL_DIR/log\n",
+        "trap 'echo cleanup' EXIT\npython3 inner.py\n",
+        "trap 'echo trapped' TERM\npython3 inner.py\n",
+        "set -euo pipefail\npython3 inner.py &\nwait $!\n",
+    ],
+    ids=["tee", "exit-trap", "term-trap", "background"],
+)
+def test_the_script_is_told_behind_every_kind_of_shell_wrapper(opt_ml, wrapper):
+    opt_ml.script(HANDLER, name="inner.py")
+    opt_ml.script(wrapper, name="run.sh")
+    process = opt_ml.start()
+    opt_ml.wait_for("model/ready")
+    _stop(process)
+    assert (opt_ml.root / "model/saved").read_text() == "saved\n"
+    assert opt_ml.failure == ""
+
+
+def test_the_script_is_told_behind_a_python_wrapper(opt_ml):
+    opt_ml.script(HANDLER, name="inner.py")
+    opt_ml.script(
+        "import subprocess, sys; sys.exit(subprocess.call([sys.executable, 'inner.py']))"
+    )
+    process = opt_ml.start()
+    opt_ml.wait_for("model/ready")
+    _stop(process)
+    assert process.returncode == 0
+    assert (opt_ml.root / "model/saved").read_text() == "saved\n"
+
+
+def test_what_does_not_stop_is_killed_at_the_end_of_its_grace_time(tmp_path):
+    ready = tmp_path / "ready"
+    step = Step(
+        name="stubborn",
+        argv=(
+            *(sys.executable, "-c"),
+            "import signal, time; signal.signal(15, signal.SIG_IGN); "
+            f"open({str(ready)!r}, 'w').close(); time.sleep(600)",
+        ),
+        environ=dict(os.environ),
+        folder="/",
+        grace_seconds=1.0,
+    )
+    code = (
+        "import os, sys, threading, time\n"
+        "from stoker.runtime.signals import Signals\n"
+        "from stoker.runtime.watch import Watch\n"
+        "from stoker.runtime.log import Log\n"
+        "from stoker.runtime.step import Step\n"
+        f"step = {step!r}\n"
+        "signals = Signals(); signals.install()\n"
+        "def stop():\n"
+        f"    while not os.path.exists({str(ready)!r}): time.sleep(0.01)\n"
+        "    os.kill(os.getpid(), 15)\n"
+        "threading.Thread(target=stop).start()\n"
+        "ended = Watch(signals, Log()).run(step)\n"
+        "print(ended.exit_code, ended.was_killed)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "137 True\n", done.stderr
+    assert "stubborn did not stop within 1 s: killed" in done.stderr

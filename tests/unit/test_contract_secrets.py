@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from stoker.contract.hyperparameters import argument_text, decode
 from stoker.contract.secrets import MASK, Masker, is_secret
 
 
@@ -74,7 +75,7 @@ def test_a_secret_is_masked_in_both_spellings_of_sdk_v2(secret):
 
 
 def test_a_secret_that_contains_another_is_masked_whole():
-    mask = Masker({"a_key": "abcd", "b_key": "abcdefgh"})
+    mask = Masker({"a_password": "abcd", "b_password": "abcdefgh"})
     assert mask("abcdefgh abcd") == f"{MASK} {MASK}"
 
 
@@ -102,3 +103,34 @@ def test_aws_key_ids_are_masked_without_being_known(prefix):
     key = prefix + "IOSFODNN7EXAMPLE"
     assert Masker()(f"id={key}, more") == f"id={MASK}, more"
     assert Masker()("AKIASHORT") == "AKIASHORT"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("credentials", '{"user": "bob", "password": "hunter22"}', "hunter22"),
+        ("api_keys", '["secretA1", "secretB2"]', "secretB2"),
+        ("config", '{"db": {"password": "deep-secret"}}', "deep-secret"),
+        ("dbpassword", "plain0", "plain0"),
+        ("DB_PASS", "plain0", "plain0"),
+        ("password", "12345678901234567890.1", "1.2345678901234567e+19"),
+    ],
+)
+def test_a_secret_is_masked_in_the_spelling_of_the_command_line(name, value, shown):
+    line = f"--{name} {argument_text(decode(value))}"
+    assert shown in line
+    assert shown not in Masker({name: value})(line)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("label_key", "label"), ("key", "code"), ("pad_token", "</s>"), ("image_key", "image")],
+)
+def test_words_of_everyday_language_are_left_alone(name, value):
+    assert Masker({name: value})(f"column {value} of the file") == f"column {value} of the file"
+
+
+def test_tokens_in_the_query_of_an_address_are_masked():
+    masked = Masker()("Looking in indexes: https://host.example/simple?token=QUERYTOK123&x=1")
+    assert "QUERYTOK123" not in masked
+    assert "x=1" in masked

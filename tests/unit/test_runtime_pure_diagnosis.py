@@ -9,6 +9,7 @@ import pytest
 
 from stoker.contract.job import read_job
 from stoker.contract.outcome import FAILURE_LIMIT_CHARACTERS
+from stoker.contract.secrets import Masker
 from stoker.runtime.diagnosis import diagnose
 from stoker.runtime.watch import Ended
 
@@ -50,23 +51,24 @@ def find(opt_ml, tmp_path):
     folder = tmp_path / "crashes"
     folder.mkdir()
 
-    def run(stderr="", stdout="", code=1, crashes=()):
+    def run(stderr="", stdout="", code=1, crashes=(), launcher="python", by_signal=0):
         for number, crash in enumerate(crashes):
             (folder / f"{number}.json").write_text(json.dumps({"at_seconds": number, **crash}))
         ended = Ended(
             pid=100,
             exit_code=code,
+            by_signal=by_signal,
             stdout_tail=textwrap.dedent(stdout),
             stderr_tail=textwrap.dedent(stderr),
         )
         job = read_job(root=opt_ml.root, environ={})
-        return diagnose(job, ended, crash_dir=str(folder))
+        return diagnose(job, ended, crash_dir=str(folder), launcher=launcher, mask=str)
 
     return run
 
 
 def crash(error, *, pid, parent, rank=""):
-    text = f'Traceback (most recent call last):\n  File "t.py", line {pid}, in f\n{error}'
+    text = f'  File "t.py", line {pid}, in f\n    f()\n'
     return {"error": error, "traceback": text, "pid": pid, "parent_pid": parent, "rank": rank}
 
 
@@ -117,8 +119,66 @@ def test_silence_is_said(find):
     assert first_line(find()) == "no error was printed (algo-1, exit code 1)"
 
 
+def test_an_exit_code_above_128_is_no_signal(find):
+    assert "SIGHUP" not in find("    bye\n", code=129).reason
+
+
+def test_a_signal_comes_before_any_error_that_was_printed(find):
+    found = find(TRACEBACK, code=137, by_signal=9)
+    assert first_line(found).startswith("killed by SIGKILL")
+
+
+def test_an_error_that_was_handled_gives_way_to_the_last_words(find):
+    found = find(f"{TRACEBACK}    going on without it\n    dataset has 0 rows\n")
+    assert first_line(found) == "dataset has 0 rows"
+    assert "no exception" in found.reason
+
+
+def test_a_crash_that_was_tolerated_is_not_blamed(find):
+    probe = crash("ModuleNotFoundError: No module named 'flash_attn'", pid=101, parent=100)
+    found = find("    dataset is empty\n", crashes=[probe])
+    assert first_line(found).startswith("dataset is empty (")
+
+
+def test_below_a_shell_the_last_crash_counts(find):
+    first = crash("ValueError: tolerated", pid=101, parent=100)
+    last = crash("ValueError: the cause", pid=102, parent=100)
+    found = find(crashes=[first, last], launcher="shell")
+    assert first_line(found).startswith("ValueError: the cause (")
+
+
+def test_a_killed_rank_is_not_explained_by_another_ranks_error(find):
+    other = crash("RuntimeError: connection closed by peer", pid=101, parent=100, rank="0")
+    summary = TORCHRUN_SUMMARY.replace("{code}", "-9")
+    found = find(summary, crashes=[other], launcher="torchrun")
+    assert first_line(found) == "killed by SIGKILL (rank 1, algo-1, exit code 137)"
+
+
+def test_of_ranks_that_fail_together_the_one_torchrun_names_is_told(find):
+    left = [
+        crash("ValueError: none for 0", pid=101, parent=100, rank="0"),
+        crash("ValueError: none for 1", pid=102, parent=100, rank="1"),
+    ]
+    found = find(TORCHRUN_SUMMARY.replace("{code}", "1"), crashes=left, launcher="torchrun")
+    assert first_line(found) == "ValueError: none for 1 (rank 1, algo-1, exit code 1)"
+
+
+def test_a_script_that_talks_like_torchrun_keeps_its_code(find):
+    assert find("    Root Cause: rank : 5 exitcode : 0\n", code=3).exit_code == 3
+
+
+def test_a_secret_is_masked_before_anything_is_cut(opt_ml, tmp_path):
+    token = "t0p" * 90
+    ended = Ended(pid=1, exit_code=1, stdout_tail="", stderr_tail=f"{'x' * 350}{token}{'y' * 200}")
+    job = read_job(root=opt_ml.root, environ={"HF_TOKEN": token})
+    found = diagnose(
+        job, ended, crash_dir=str(tmp_path), launcher="python", mask=Masker(job.environ)
+    )
+    assert "t0pt0p" not in found.reason
+
+
 def test_a_signal_is_named_with_the_last_line(find):
-    found = find("    loading\n    epoch 3\n", code=139)
+    found = find("    loading\n    epoch 3\n", code=139, by_signal=11)
     assert first_line(found) == "killed by SIGSEGV. Last line: epoch 3 (algo-1, exit code 139)"
     assert found.exit_code == 139
 
@@ -145,21 +205,23 @@ def test_of_several_ranks_the_first_to_crash_is_the_cause(find):
         crashes=[
             crash("ValueError: cause", pid=102, parent=100, rank="1"),
             crash("RuntimeError: peer gone", pid=101, parent=100, rank="0"),
-        ]
+        ],
+        launcher="torchrun",
     )
     assert first_line(found) == "ValueError: cause (rank 1, algo-1, exit code 1)"
 
 
 @pytest.mark.parametrize(("code", "expected"), [("42", 42), ("-9", 137), ("-11", 139)])
 def test_torchruns_1_becomes_the_code_of_the_failed_rank(find, code, expected):
-    found = find(TORCHRUN_SUMMARY.replace("{code}", code))
+    found = find(TORCHRUN_SUMMARY.replace("{code}", code), launcher="torchrun")
     assert found.exit_code == expected
     assert f"(rank 1, algo-1, exit code {expected})" in found.reason
+    assert "=====" not in found.reason
 
 
 def test_torchruns_own_traceback_is_never_the_reason(find):
     marked = "".join(f"    [rank1]: {line}\n" for line in textwrap.dedent(TRACEBACK).splitlines())
-    found = find(marked + TORCHRUN_SUMMARY.replace("{code}", "1"))
+    found = find(marked + TORCHRUN_SUMMARY.replace("{code}", "1"), launcher="torchrun")
     assert first_line(found).startswith("ValueError: loss is nan (rank 1")
     assert "ChildFailedError" not in found.reason
 
@@ -169,7 +231,8 @@ def test_torchruns_own_crash_file_is_never_the_reason(find):
         crashes=[
             crash("ValueError: cause", pid=101, parent=100, rank="0"),
             crash("torch.x.errors.ChildFailedError: \n====", pid=100, parent=1),
-        ]
+        ],
+        launcher="torchrun",
     )
     assert first_line(found).startswith("ValueError: cause (rank 0")
 

@@ -33,7 +33,7 @@ RECORDED = {
     "RuntimeError: [enforce fail at alloc_cpu.cpp:119] err == 0. DefaultCPUAllocator: can't "
     "allocate memory: you tried to allocate 4000000000 bytes.": "host ran out of memory",
     "numpy.core._exceptions._ArrayMemoryError: MemoryError": "host ran out of memory",
-    "ModuleNotFoundError: No module named 'einops.layers'": "add einops to requirements.txt",
+    "ModuleNotFoundError: No module named 'einops'": "add einops to requirements.txt",
     "train.py: error: unrecognized arguments: --lr 0.1": "do not fit the script's arguments",
     "train.py: error: argument --epochs: invalid int value: '3.5'": "do not fit the script's",
     "train.py: error: the following arguments are required: --data": "do not fit the script's",

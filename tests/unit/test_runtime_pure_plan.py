@@ -50,7 +50,7 @@ def two_hosts(opt_ml, current="algo-2", interface="eth0", **more):
     [
         ("train.py", [sys.executable, "train.py"]),
         ("pkg", [sys.executable, "-m", "pkg"]),
-        ("run.sh", ["/bin/bash", "run.sh"]),
+        ("run.sh", ["/bin/sh", "run.sh"]),
         ("tool", ["./tool"]),
     ],
 )
@@ -66,7 +66,7 @@ def test_each_kind_of_program_has_its_command(plan, entry_point, command):
     [
         ("train.py", ["train.py"]),
         ("pkg", ["-m", "pkg"]),
-        ("run.sh", ["--no-python", "/bin/bash", "./run.sh"]),
+        ("run.sh", ["--no-python", "/bin/sh", "./run.sh"]),
         ("tool", ["--no-python", "./tool"]),
     ],
 )
@@ -149,7 +149,7 @@ def test_mpi_with_mpirun_is_handed_to_the_toolkit(opt_ml, tmp_path):
 def test_the_toolkit_is_run_where_asked_for(opt_ml, environ):
     job = read_job(root=opt_ml.root, environ={"A": "b", **environ})
     assert choose_distribution(job).launcher == "toolkit"
-    worker = make_toolkit_plan(job, crash_dir=f"{opt_ml.root}/crash").worker
+    worker = make_toolkit_plan(job, mask=Masker(), crash_dir=f"{opt_ml.root}/crash").worker
     assert worker.argv[:2] == (sys.executable, "-c")
     assert "sagemaker_training.cli.train" in worker.argv[2]
     expected = {"A": "b", **environ, "SAGEMAKER_BASE_DIR": str(opt_ml.root)}

@@ -76,13 +76,15 @@ def read_cluster(paths: Paths) -> Cluster:
             fix="current_host must be one of hosts",
         )
     topology = raw.get("topology")
+    groups = tuple(_group(entry, file) for entry in _list(raw, "instance_groups", file))
+    own_group = next((group.name for group in groups if current in group.hosts), DEFAULT_GROUP)
     return Cluster(
         hosts=hosts,
         current_host=current,
         network_interface=_text(raw, "network_interface_name", "eth0"),
         instance_type=_text(raw, "current_instance_type", "local"),
-        group_name=_text(raw, "current_group_name", DEFAULT_GROUP),
-        groups=tuple(_group(entry, file) for entry in _list(raw, "instance_groups", file)),
+        group_name=_text(raw, "current_group_name", own_group),
+        groups=groups,
         topology=tuple(topology) if isinstance(topology, list) else (),
         raw=raw,
     )

@@ -106,6 +106,8 @@ def _submit_directory(location: str | None, paths: Paths) -> list[CodeSource]:
     if location.startswith("s3://"):
         return [CodeSource(origin="submit directory", kind="s3", location=location)]
     path = os.path.abspath(location.removeprefix("file://"))
+    if os.path.dirname(path) == paths.code_dir and _kind(path) == "file":
+        path = paths.code_dir  # the script itself was named, and it is in its place already
     if os.path.exists(path):
         return [CodeSource(origin="submit directory", kind=_kind(path), location=path)]
     if _mounted(paths):  # SDK local mode names a folder of the host and mounts it here

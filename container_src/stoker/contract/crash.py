@@ -23,7 +23,7 @@ class Crash(Record):
     error: str
     """Type and message, as the last lines of the traceback show them."""
     traceback: str
-    """The whole traceback as Python prints it."""
+    """Its frames as Python prints them, without the message."""
     pid: int
     parent_pid: int
     rank: str = ""

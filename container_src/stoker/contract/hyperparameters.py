@@ -74,7 +74,7 @@ def read_hyperparameters(paths: Paths) -> Hyperparameters:
     file = paths.config_file("hyperparameters.json")
     raw = {key: _raw_text(value) for key, value in read_object(file).items()}
     for key, text in raw.items():
-        if "\0" in key or "\0" in _argument(decode(text)):
+        if "\0" in key or "\0" in argument_text(decode(text)):
             raise ConfigInvalid(
                 f"{file}: hyperparameter {key!r:.80} holds a NUL character",
                 fix="remove it: neither a command line nor an environment can carry one",
@@ -99,6 +99,11 @@ def as_text(text: str) -> str:
     return text
 
 
+def is_on(value: object) -> bool:
+    """Whether a switch such as sagemaker_torch_distributed_enabled is on, however it is spelt."""
+    return value is True or str(value).strip().lower() in ("true", "1")
+
+
 def make_arguments(values: Mapping[str, Any]) -> list[str]:
     """The script's command line, spelt exactly as the stock toolkit spells it."""
     arguments: list[str] = []
@@ -107,11 +112,12 @@ def make_arguments(values: Mapping[str, Any]) -> list[str]:
             arguments.append(f"--{key}" if len(key) > 1 else f"-{key}")
         else:
             arguments.append("")
-        arguments.append(_argument(values[key]))
+        arguments.append(argument_text(values[key]))
     return arguments
 
 
-def _argument(value: object) -> str:
+def argument_text(value: object) -> str:
+    """One value as it stands on the command line."""
     if value is None:
         return ""
     if isinstance(value, dict):

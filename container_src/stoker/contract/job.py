@@ -7,7 +7,7 @@ import os
 from stoker.contract.channels import Channels, read_channels
 from stoker.contract.cluster import Cluster, read_cluster
 from stoker.contract.hardware import Hardware, read_hardware
-from stoker.contract.hyperparameters import Hyperparameters, read_hyperparameters
+from stoker.contract.hyperparameters import Hyperparameters, is_on, read_hyperparameters
 from stoker.contract.paths import Paths, read_paths
 from stoker.contract.record import Record
 from stoker.contract.services import Services, read_services
@@ -36,6 +36,8 @@ _DISTRIBUTIONS = (
 
 class Job(Record):
     """Everything SageMaker says about this job. Frozen; nothing else reads the environment."""
+
+    _unshown = ("environ", "hyperparameters")
 
     name: str
     arn: str
@@ -103,7 +105,7 @@ class Job(Record):
         named = framework.get("sagemaker_distribution_instance_groups")
         if isinstance(named, list):
             return tuple(str(name) for name in named)
-        asked = any(framework.get(key) for key in _DISTRIBUTIONS)
+        asked = any(is_on(framework.get(key)) for key in _DISTRIBUTIONS)
         return (self.cluster.group_name,) if asked else ()
 
     @property

@@ -28,6 +28,8 @@ class Record:
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
+    _unshown: ClassVar[tuple[str, ...]] = ()
+    """Fields that `repr` leaves out: they may hold secrets, and reprs end up in logs."""
 
     def __init_subclass__(cls) -> None:
         annotations = vars(cls).get("__annotations__", {})
@@ -57,7 +59,8 @@ class Record:
         return hash((type(self), *(getattr(self, name) for name in self._fields)))
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields)
+        shown = [name for name in self._fields if name not in self._unshown]
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{type(self).__name__}({values})"
 
     def replace(self, **changes: object) -> Self:

@@ -95,5 +95,4 @@ def _config_files(spec: JobSpec) -> dict[str, object]:
                 }
             ],
         },
-        "checkpointconfig.json": {"LocalPath": "/opt/ml/checkpoints"},
     }

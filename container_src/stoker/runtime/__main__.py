@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 
-gc.disable()  # a process of this size has nothing to collect; a tenth of the start is saved
-
 if not __package__:  # run as a file by bin/train, isolated and without site-packages
     # Last in the path: nothing that is installed can shadow the standard library.
     sys.path.append(__file__.rsplit("/", 3)[0])
@@ -22,6 +20,7 @@ def main() -> int:
 
         helper = import_module(f"stoker.runtime.{sys.argv[1]}")
         return int(helper.main(sys.argv[2:]))
+    gc.disable()  # a process of this size has nothing to collect; a tenth of the start is saved
     # Signals first: PID 1 has no default actions, so a stop during the imports would be lost.
     from stoker.runtime.signals import Signals
 

@@ -23,7 +23,9 @@ _DAMAGE = (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, KeyError, Val
 
 
 def unpack(archive: Path, target: Path) -> int:
-    """Unpacks a tar archive of any compression below `target`: all of it, or nothing.
+    """Unpacks a tar archive of any compression below `target`.
+
+    It is unpacked aside first: an unsafe or damaged archive leaves nothing in the target.
 
     Returns:
         How many files and folders were in it.

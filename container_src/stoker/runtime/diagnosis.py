@@ -1,7 +1,7 @@
 """Why a worker failed: the last error first, with rank and host, and what to do.
 
-Three sources, best first: the crash files its processes left (crash.py), torchrun's own summary,
-the tail of the log.
+What ended the job is the reason, not what was merely printed: a signal; the exception of the very
+process that failed (its crash file, see contract.crash); else the last words of the log.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from stoker.runtime.hints import find_hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stoker.contract.job import Job
     from stoker.runtime.watch import Ended
 
 _TRACEBACK = "Traceback (most recent call last):"
+_NESTED = "Original Traceback (most recent call last):"
 _RANK_MARK = re.compile(r"^\[rank(\d+)\]:\s?", re.MULTILINE)
-# torchrun reports a failed worker by raising itself; that traceback is never the cause.
+# torchrun reports a failed worker by raising itself; that is never the cause.
 _TORCHRUN_ERRORS = ("ChildFailedError", "SignalException", "RendezvousClosedError")
+_TORCHRUN_LINE = re.compile(r"^[EWIF]\d{4} \d\d:.*$", re.MULTILINE)
+_TORCHRUN_TRACE = re.compile(
+    r"Traceback \(most recent call last\):\n(?:(?!Traceback).)*ChildFailedError:.*", re.DOTALL
+)
 _ROOT_CAUSE = re.compile(
     r"Root Cause.*?rank\s*:\s*(?P<rank>\d+).*?exitcode\s*:\s*(?P<code>-?\d+)", re.DOTALL
 )
-_LOG_LINE = re.compile(r"[EWIF]\d{4} \d\d:")  # torchrun's own, which follows at once
-_NESTED = "Original Traceback (most recent call last):"
-_LAST_LINES = 5
-_LAST_FRAMES = 3
-_LONGEST_ERROR = 500
 _LIBRARY = re.compile(r'File "(?:[^"]*/(?:site|dist)-packages/|[^"]*/lib/python3|<frozen )')
-_CGROUP_FILES = (
-    ("/sys/fs/cgroup/memory.events", "oom_kill"),
-    ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"),
-)
+_LAST_LINES, _LAST_FRAMES, _LONGEST_ERROR = 5, 3, 500
+_UNCAUGHT = 1  # Python's exit code for an exception nobody caught
+_CGROUP_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
 
 class Diagnosis(Record):
@@ -45,36 +46,118 @@ class Diagnosis(Record):
     """The user's own, also when torchrun has made a 1 of it."""
 
 
-def diagnose(job: Job, ended: Ended, *, crash_dir: str) -> Diagnosis:
-    """Finds the cause of a non-zero end."""
-    root = _ROOT_CAUSE.search(ended.stderr_tail) or _ROOT_CAUSE.search(ended.stdout_tail)
-    code, rank = ended.exit_code, ""
-    if root is not None:
-        signed = int(root["code"])
-        code, rank = (128 - signed if signed < 0 else signed) or 1, root["rank"]
-    error, trace = _from_log(ended, code)
-    crash = _choose(read_crashes(crash_dir), ended.pid)
-    if crash is not None and (root is None or not crash.rank or crash.rank == rank):
-        error, trace, rank = crash.error, crash.traceback, crash.rank
-    by_signal = _signal_text(code)
-    if by_signal and crash is None and not trace:
-        error = f"{by_signal}. Last line: {error}" if error else by_signal
+class _Cause(Record):
+    """What ended the job."""
+
+    error: str
+    frames: str = ""
+    rank: str = ""
+    manner: str = ""
+    """How it ended, where the error does not say it."""
+
+
+def diagnose(
+    job: Job, ended: Ended, *, crash_dir: str, launcher: str, mask: Callable[[str], str]
+) -> Diagnosis:
+    """Finds the cause of a non-zero end.
+
+    Secrets are masked before anything is shortened: half a secret is one, too.
+    """
+    ended = ended.replace(stdout_tail=mask(ended.stdout_tail), stderr_tail=mask(ended.stderr_tail))
+    rank = ""
+    if launcher in ("torchrun", "drivers"):
+        ended, rank = _see_through_torchrun(ended)
+    crash = _choose(read_crashes(crash_dir), ended, rank, launcher)
+    cause = _find_cause(ended, crash, rank)
+    cause = cause.replace(error=mask(cause.error), frames=mask(cause.frames))
     hint = find_hint(
-        error if trace else f"{error}\n{ended.stderr_tail[-2000:]}",
+        cause.error,
         channels=list(job.channels.by_name),
-        out_of_memory=code == 128 + signal.SIGKILL and _was_out_of_memory(),
+        out_of_memory=_was_out_of_memory(),
     )
-    where = ", ".join(filter(None, (f"rank {rank}" if rank else "", job.cluster.current_host)))
-    return Diagnosis(reason=_compose(error, where, code, hint, trace), exit_code=code)
+    reason = _compose(cause, job.cluster.current_host, ended.exit_code, hint)
+    return Diagnosis(reason=reason, exit_code=ended.exit_code)
 
 
-def _compose(error: str, where: str, code: int, hint: str, trace: str) -> str:
-    lines = [f"{_condensed(error) or 'no error was printed'} ({where}, exit code {code})"]
+def _see_through_torchrun(ended: Ended) -> tuple[Ended, str]:
+    """The end of the first worker that failed, and its rank, from torchrun's own summary."""
+    found = _ROOT_CAUSE.search(ended.stderr_tail) or _ROOT_CAUSE.search(ended.stdout_tail)
+    if found is None:
+        return ended, ""
+    signed = int(found["code"])
+    return ended.replace(
+        exit_code=(128 - signed if signed < 0 else signed) or ended.exit_code,
+        by_signal=max(0, -signed),
+        stdout_tail=_without_torchrun(ended.stdout_tail),
+        stderr_tail=_without_torchrun(ended.stderr_tail),
+    ), found["rank"]
+
+
+def _without_torchrun(text: str) -> str:
+    return _TORCHRUN_LINE.sub("", _TORCHRUN_TRACE.sub("", text))
+
+
+def _choose(crashes: list[Crash], ended: Ended, rank: str, launcher: str) -> Crash | None:
+    """The crash file of the process that ended the job, or None.
+
+    Other processes crash too, and are tolerated: probes, helpers, what stands before `|| true`.
+    """
+    causes = [crash for crash in crashes if not _is_torchruns(crash.error)]
+    if ended.by_signal:
+        return None
+    if rank:
+        return next((crash for crash in causes if crash.rank == rank), None)
+    if launcher == "torchrun":
+        return causes[0] if causes else None
+    own = [crash for crash in causes if crash.pid == ended.pid]
+    if own or launcher == "python":
+        return own[0] if own else None
+    # Below a shell, the drivers or the toolkit it was the last, if its exit code came through.
+    return causes[-1] if causes and ended.exit_code == _UNCAUGHT else None
+
+
+def _find_cause(ended: Ended, crash: Crash | None, rank: str) -> _Cause:
+    if ended.by_signal:
+        last = _RANK_MARK.sub("", ended.stderr_tail or ended.stdout_tail).strip().splitlines()[-1:]
+        said = "".join(f". Last line: {line.strip()}" for line in last)
+        return _Cause(error=f"killed by {_signal_name(ended.by_signal)}{said}", rank=rank)
+    if crash is not None:
+        return _Cause(error=crash.error, frames=crash.traceback, rank=crash.rank)
+    for tail in (ended.stderr_tail, ended.stdout_tail):
+        text = _RANK_MARK.sub("", tail).strip()
+        if text:
+            return _last_words(text, rank)
+    return _Cause(error="", rank=rank)
+
+
+def _last_words(text: str, rank: str) -> _Cause:
+    """A traceback if the log ends with one, else its last lines."""
+    before, mark, trace = text.rpartition(_TRACEBACK)
+    while mark and _is_torchruns(_error_of(trace)):
+        text = before.strip()
+        before, mark, trace = text.rpartition(_TRACEBACK)
+    error = _error_of(trace) if mark else ""
+    if error and trace.rstrip().endswith(error):
+        return _Cause(error=error, frames=trace.rpartition(error)[0], rank=rank)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    is_argparse = bool(lines) and ": error: " in lines[-1]
+    kept = lines[-1:] if is_argparse else lines[-_LAST_LINES:][::-1]
+    return _Cause(error="\n".join(kept), rank=rank, manner="" if is_argparse else ", no exception")
+
+
+def _error_of(trace: str) -> str:
+    """The error line below the frames of one traceback."""
+    return next((line.strip() for line in trace.splitlines()[1:] if line[:1].strip()), "")
+
+
+def _compose(cause: _Cause, host: str, code: int, hint: str) -> str:
+    where = f"rank {cause.rank}, {host}" if cause.rank else host
+    error = _condensed(cause.error) or "no error was printed"
+    lines = [f"{error} ({where}, exit code {code}{cause.manner})"]
     if hint:
         lines.append(f"hint: {hint}")
-    if trace:
-        lines.append(_innermost(trace))
-    return "\n".join(lines)
+    frames = _innermost(cause.frames)
+    return "\n".join([*lines, frames] if frames else lines)
 
 
 def _condensed(error: str) -> str:
@@ -87,83 +170,35 @@ def _condensed(error: str) -> str:
     return f"{error[: _LONGEST_ERROR - 100]} … {error[-90:]}"
 
 
-def _innermost(trace: str) -> str:
+def _innermost(frames: str) -> str:
     """The last frames of a traceback, the user's own rather than a library's."""
-    lines = [line for line in trace.splitlines() if line.startswith("  ") and line.strip("~^ ")]
+    lines = [line for line in frames.splitlines() if line.startswith("  ") and line.strip("~^ ")]
     starts = [i for i, line in enumerate(lines) if line.startswith('  File "')]
-    frames = ["\n".join(lines[a:b]) for a, b in zip(starts, [*starts[1:], None], strict=True)]
-    own = [frame for frame in frames if not _LIBRARY.search(frame)]
-    return "\n".join((own or frames)[-_LAST_FRAMES:])
-
-
-def _choose(crashes: list[Crash], pid: int) -> Crash | None:
-    """The first crash of the worker's own processes; else of the last that crashed below it.
-
-    Processes with one parent are ranks: the first of them is the cause, the rest follows.
-    """
-    causes = [crash for crash in crashes if not _is_torchruns(crash.error)]
-    if not causes:
-        return None
-    itself = [crash for crash in causes if crash.pid == pid]
-    ranks = [crash for crash in causes if crash.parent_pid == pid]
-    last = [crash for crash in causes if crash.parent_pid == causes[-1].parent_pid]
-    return (itself or ranks or last)[0]
-
-
-def _from_log(ended: Ended, code: int) -> tuple[str, str]:
-    """The last traceback of the log as (error, frames), or its last lines."""
-    for tail in (ended.stderr_tail, ended.stdout_tail):
-        text = _RANK_MARK.sub("", tail)
-        for trace in reversed(text.split(_TRACEBACK)[1:]):
-            error = _error_of(trace)
-            if error and not _is_torchruns(error):
-                return error, f"{_TRACEBACK}{trace}"
-    for tail in (ended.stderr_tail, ended.stdout_tail):
-        lines = [line.strip() for line in tail.splitlines() if line.strip()]
-        mistakes = [line for line in lines if ": error: " in line]  # argparse, compilers
-        if mistakes:
-            return mistakes[-1], ""
-        if lines:
-            return "\n".join(lines[-(1 if code > 128 else _LAST_LINES) :]), ""
-    return "", ""
-
-
-def _error_of(trace: str) -> str:
-    """The error lines below the frames of one traceback."""
-    lines = trace.splitlines()[1:]
-    start = next((i for i, line in enumerate(lines) if line[:1].strip()), None)
-    if start is None:
-        return ""
-    kept = []
-    for line in lines[start : start + _LAST_LINES]:
-        if not line.strip() or _LOG_LINE.match(line):
-            break
-        kept.append(line.rstrip())
-    return "\n".join(kept)
+    ends = [*starts[1:], len(lines)]
+    found = ["\n".join(lines[a:b]) for a, b in zip(starts, ends, strict=False)]
+    own = [frame for frame in found if not _LIBRARY.search(frame)]
+    return "\n".join((own or found)[-_LAST_FRAMES:])
 
 
 def _is_torchruns(error: str) -> bool:
     return error.split(":")[0].split(".")[-1].strip() in _TORCHRUN_ERRORS
 
 
-def _signal_text(code: int) -> str:
-    if code <= 128:
-        return ""
+def _signal_name(number: int) -> str:
     try:
-        name = signal.Signals(code - 128).name
+        return signal.Signals(number).name
     except ValueError:
-        return ""
-    return f"killed by {name}"
+        return f"signal {number}"
 
 
 def _was_out_of_memory() -> bool:
     """Whether the kernel killed something of this container for memory."""
-    for file, key in _CGROUP_FILES:
+    for file in _CGROUP_FILES:
         try:
             with open(file) as opened:
                 fields = dict(line.split() for line in opened)
         except (OSError, ValueError):
             continue
-        if int(fields.get(key, 0)) > 0:
+        if int(fields.get("oom_kill", 0)) > 0:
             return True
     return False

@@ -6,6 +6,7 @@ import os
 import sys
 
 from stoker.contract.cluster import MASTER_PORT
+from stoker.contract.hyperparameters import is_on
 from stoker.contract.record import Record
 from stoker.errors import ConfigInvalid
 
@@ -48,12 +49,13 @@ def choose_distribution(job: Job) -> Distribution:
         "SAGEMAKER_TRAINING_MODULE"
     ):
         return Distribution(launcher="toolkit", hosts=job.cluster.hosts)
+    _check_groups(job)
     if here not in hosts or not job.distribution_groups:
         return Distribution(launcher="python", hosts=job.cluster.hosts)
-    if framework.get("sagemaker_mpi_enabled"):
+    if is_on(framework.get("sagemaker_mpi_enabled")):
         _require_mpirun(job)
         return Distribution(launcher="toolkit", hosts=hosts)
-    if any(framework.get(key) for key in _TORCHRUN_KEYS):
+    if any(is_on(framework.get(key)) for key in _TORCHRUN_KEYS):
         return Distribution(
             launcher="torchrun",
             hosts=hosts,
@@ -61,12 +63,23 @@ def choose_distribution(job: Job) -> Distribution:
             processes_per_host=_processes(job),
         )
     for key, name in _UNSUPPORTED.items():
-        if framework.get(key):
+        if is_on(framework.get(key)):
             raise ConfigInvalid(
                 f"the job asks for {name}, which this image does not have",
                 fix='use distribution={"torch_distributed": {"enabled": True}}',
             )
     return Distribution(launcher="python", hosts=job.cluster.hosts)
+
+
+def _check_groups(job: Job) -> None:
+    known = [group.name for group in job.cluster.groups]
+    unknown = [name for name in job.distribution_groups if known and name not in known]
+    if unknown:
+        raise ConfigInvalid(
+            f"the distribution names instance group {unknown[0]!r}, but there are: "
+            f"{', '.join(known)}",
+            fix="name a group of the job in distribution={…: {'instance_groups': [...]}}",
+        )
 
 
 def make_torchrun(distribution: Distribution, program: Program) -> list[str]:
@@ -85,8 +98,7 @@ def make_torchrun(distribution: Distribution, program: Program) -> list[str]:
         return [*argv, program.target]
     if program.kind == "module":
         return [*argv, "-m", program.target]
-    shell = ["/bin/bash"] if program.kind == "shell" else []
-    return [*argv, "--no-python", *shell, f"./{program.target}"]
+    return [*argv, "--no-python", *program.interpreter, f"./{program.target}"]
 
 
 def make_network_environment(job: Job, distribution: Distribution) -> dict[str, str]:

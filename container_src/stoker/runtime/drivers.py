@@ -8,53 +8,48 @@ drivers write theirs.
 from __future__ import annotations
 
 import os
-import signal
+import re
 
 from stoker.contract.crash import FOLDER_VARIABLE
-from stoker.contract.files import remove_file
 from stoker.contract.job import Job, read_job
-from stoker.contract.outcome import read_failure
-from stoker.contract.paths import read_paths
+from stoker.contract.outcome import Outcome
 from stoker.contract.secrets import Masker
-from stoker.errors import StokerError
 from stoker.runtime.crashes import CrashFolder
 from stoker.runtime.distribution import TORCHRUN_SHUTDOWN_SECONDS
 from stoker.runtime.finish import make_outcome
 from stoker.runtime.folders import make_folders
+from stoker.runtime.guard import run_guarded
 from stoker.runtime.log import Log
-from stoker.runtime.report import outcome_of_error, report
 from stoker.runtime.signals import Signals
 from stoker.runtime.step import WORKER_GRACE_SECONDS, WORKER_VARIABLE, Step
 from stoker.runtime.watch import Ended, Watch
 
-# What the drivers themselves write to the failure file; the cause is never in it.
-_DRIVER_VERDICT = "Command failed with exit code"
-_DRIVER_TEXTS = ("/sm_drivers/common/utils.py", "Training Execution failed.")
+_VERDICT = re.compile(r"Command failed with exit code (-?\d+)")
 
 
 def main(argv: list[str]) -> int:
     """Runs the shell command of the drivers and reports how it ended."""
     signals = Signals()
     signals.install()
-    try:
-        job = read_job()
-    except StokerError as error:
-        outcome = outcome_of_error(error)
-        return report(outcome, failure_file=read_paths().failure_file, log=Log())
-    log = Log(level=job.log_level, mask=Masker(job.environ, job.hyperparameters.raw))
-    make_folders(job, log)
+    watch = Watch(signals, Log())
+    return run_guarded(lambda: _run(watch, argv[0]), signals=signals, log=watch.log)
+
+
+def _run(watch: Watch, command: str) -> Outcome:
+    job = read_job()
+    watch.log.level = job.log_level
+    watch.log.mask = Masker(job.environ, job.hyperparameters.raw)
+    make_folders(job, watch.log)
     with CrashFolder(job.environ.get("TMPDIR", "/tmp")) as crash_dir:  # noqa: S108 - private
-        step = _make_step(job, argv[0], crash_dir)
-        ended = _without_driver_noise(Watch(signals, log).run(step))
-        outcome = make_outcome(
+        ended = _without_driver_noise(watch.run(_make_step(job, command, crash_dir)))
+        return make_outcome(
             job,
             ended,
-            stop_signal=signals.stop_signal,
+            stop_signal=watch.signals.stop_signal,
             crash_dir=crash_dir,
             launcher="drivers",
+            mask=watch.log.mask,
         )
-    _forget_driver_text(job.paths.failure_file)
-    return report(outcome, failure_file=job.paths.failure_file, log=log)
 
 
 def _make_step(job: Job, command: str, crash_dir: str) -> Step:
@@ -77,19 +72,16 @@ def _make_step(job: Job, command: str, crash_dir: str) -> Step:
 
 def _without_driver_noise(ended: Ended) -> Ended:
     """What the script said and how it ended: the drivers merge its two streams into stdout."""
+    said, code, by_signal = ended.stdout_tail, ended.exit_code, ended.by_signal
+    if verdict := _VERDICT.search(said):
+        # They exit with Python's -n for a signal, which the kernel makes 256 - n.
+        said, signed = said[: verdict.start()], int(verdict[1])
+        code = 128 - signed if signed < 0 else code
+        by_signal = -signed if signed < 0 else 0
+    traced = ended.stderr_tail.splitlines(keepends=True)
     return ended.replace(
-        exit_code=_unwrapped(ended.exit_code),
-        stdout_tail=ended.stdout_tail.partition(_DRIVER_VERDICT)[0],
-        stderr_tail="",  # bash -x
+        exit_code=code,
+        by_signal=by_signal,
+        stdout_tail=said,
+        stderr_tail="".join(line for line in traced if not line.startswith("+")),  # bash -x
     )
-
-
-def _unwrapped(code: int) -> int:
-    """The drivers exit with Python's -n for a signal, which the kernel makes 256 - n."""
-    return 128 + 256 - code if 256 - code in set(signal.Signals) else code
-
-
-def _forget_driver_text(failure_file: str) -> None:
-    text = read_failure(failure_file)
-    if any(mark in text for mark in _DRIVER_TEXTS):
-        remove_file(failure_file)

@@ -7,20 +7,18 @@ import time
 
 from stoker import __version__
 from stoker.contract.code import Code, find_code
-from stoker.contract.files import remove_file
 from stoker.contract.job import Job, read_job
 from stoker.contract.outcome import Outcome
-from stoker.contract.paths import read_paths
 from stoker.contract.secrets import Masker
-from stoker.errors import PreparationFailed, StokerError
+from stoker.errors import PreparationFailed
 from stoker.runtime.crashes import CrashFolder
 from stoker.runtime.distribution import choose_distribution
 from stoker.runtime.folders import make_folders
+from stoker.runtime.guard import Stopped, run_guarded
 from stoker.runtime.log import Log
 from stoker.runtime.plan import Plan, make_fetch_step, make_plan, make_toolkit_plan
 from stoker.runtime.program import find_program
-from stoker.runtime.report import outcome_of_error, report, stopped_early
-from stoker.runtime.watch import Watch
+from stoker.runtime.watch import Ended, Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,31 +30,18 @@ _USAGE = """usage: train [--dry-run]
 Runs the SageMaker training job described under /opt/ml (or STOKER_ROOT) and the environment.
   --dry-run   print the plan and stop before anything is started
 """
-_USAGE_ERROR, _OUR_FAULT = 64, 70
-
-
-class _Stopped(Exception):
-    """A stop signal came before the user's program was started."""
+_USAGE_ERROR = 64
 
 
 def train(argv: list[str], signals: Signals) -> int:
-    """Runs the job and returns the container's exit code, which is never 0 after a failure."""
+    """Runs the job and returns the container's exit code."""
     unknown = [argument for argument in argv if argument != "--dry-run"]
-    log = Log()
     if unknown:
         os.write(2, _USAGE.encode())
         return 0 if unknown == ["--help"] else _USAGE_ERROR
-    failure_file = read_paths().failure_file
-    remove_file(failure_file)  # of an attempt before this one
-    try:
-        outcome = _run(Watch(signals, log), dry_run="--dry-run" in argv)
-    except _Stopped:
-        outcome = stopped_early(signals.stop_signal or 15)
-    except StokerError as error:
-        outcome = outcome_of_error(error)
-    except Exception:  # the last resort: truthful, whatever it was
-        outcome = _internal_error()
-    return report(outcome, failure_file=failure_file, log=log)
+    watch = Watch(signals, Log())
+    dry_run = "--dry-run" in argv
+    return run_guarded(lambda: _run(watch, dry_run=dry_run), signals=signals, log=watch.log)
 
 
 def _run(watch: Watch, *, dry_run: bool) -> Outcome:
@@ -66,7 +51,7 @@ def _run(watch: Watch, *, dry_run: bool) -> Outcome:
     _greet(job, watch.log)
     with CrashFolder(job.environ.get("TMPDIR", "/tmp")) as crash_dir:  # noqa: S108 - private
         if choose_distribution(job).launcher == "toolkit":
-            plan = make_toolkit_plan(job, crash_dir=crash_dir)
+            plan = make_toolkit_plan(job, crash_dir=crash_dir, mask=mask)
         else:
             code = _find_code(job, watch.log)
             step = make_fetch_step(job, code, mask)
@@ -90,7 +75,7 @@ def _carry_out(job: Job, plan: Plan, watch: Watch, crash_dir: str) -> Outcome:
     _warn(job, plan, watch.log)
     _show_steps([plan.worker], watch.log)
     if watch.signals.stop_signal is not None:
-        raise _Stopped
+        raise Stopped
     ended = watch.run(plan.worker)
     # Loaded only now: diagnosing costs a tenth of the start, and a job that goes well none of it.
     from stoker.runtime.finish import make_outcome
@@ -101,6 +86,7 @@ def _carry_out(job: Job, plan: Plan, watch: Watch, crash_dir: str) -> Outcome:
         stop_signal=watch.signals.stop_signal,
         crash_dir=crash_dir,
         launcher=plan.distribution.launcher,
+        mask=watch.log.mask,
     )
 
 
@@ -127,17 +113,35 @@ def _prepare_code(job: Job, code: Code, step: Step | None, watch: Watch) -> str:
 def _prepare(step: Step, watch: Watch) -> None:
     """Runs a step that must succeed before the next."""
     if watch.signals.stop_signal is not None:
-        raise _Stopped
+        raise Stopped
     watch.log.info(f"{step.name} …")
     started = time.monotonic()
     ended = watch.run(step)
     if watch.signals.stop_signal is not None:
-        raise _Stopped
+        raise Stopped
     if ended.exit_code != 0:
-        said = (ended.stderr_tail.strip() or ended.stdout_tail.strip())[-600:]
-        message, _, fix = said.partition("\n  fix: ")
-        raise PreparationFailed(f"{step.name} failed: {message}", fix=fix or step.fix)
+        raise _preparation_failed(step, ended)
     watch.log.info(f"{step.name}: done in {time.monotonic() - started:.1f} s")
+
+
+def _preparation_failed(step: Step, ended: Ended) -> PreparationFailed:
+    message, _, fix = _last_words(ended).partition("\n  fix: ")
+    error = PreparationFailed(f"{step.name} failed: {message}", fix=fix or step.fix)
+    if fix:  # one of our helpers, which knows more precisely what is wrong
+        error.exit_code = ended.exit_code
+    return error
+
+
+def _last_words(ended: Ended) -> str:
+    """What a failed step said: pip's errors and conflicts first, else its last lines."""
+    tail = ended.stderr_tail.strip() or ended.stdout_tail.strip()
+    if "\n  fix: " in tail:
+        return tail
+    lines = [line for line in tail.splitlines() if line and not line.startswith("[stoker]")]
+    errors = [line for line in lines if line.startswith("ERROR: ")]
+    conflicts = [line.strip() for line in ended.stdout_tail.splitlines() if "(constraint)" in line]
+    kept = [*errors, *conflicts] or lines[-5:]
+    return "\n".join(kept)[:600]
 
 
 def _greet(job: Job, log: Log) -> None:
@@ -168,18 +172,6 @@ def _warn(job: Job, plan: Plan, log: Log) -> None:
 
 def _show_steps(steps: list[Step], log: Log) -> None:
     for step in steps:
-        shown = [
-            argument if len(argument) <= 200 else f"{argument[:200]}…" for argument in step.argv
-        ]
+        masked = [log.mask(argument) for argument in step.argv]  # before they are shortened
+        shown = [text if len(text) <= 200 else f"{text[:200]}…" for text in masked]
         log.info(f"run: {' '.join(shown)[:2000]}   (in {step.folder})")
-
-
-def _internal_error() -> Outcome:
-    # Imported here: only a launcher that has failed itself needs it.
-    import traceback
-
-    return Outcome(
-        kind="failed",
-        exit_code=_OUR_FAULT,
-        reason=f"Stoker itself failed, which is a bug of ours:\n{traceback.format_exc()[-800:]}",
-    )

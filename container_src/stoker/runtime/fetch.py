@@ -21,6 +21,9 @@ def main(argv: list[str]) -> int:
     except StokerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        print(f"{source} could not be brought to {folder}: {error}", file=sys.stderr)
+        return os.EX_UNAVAILABLE
     return 0
 
 

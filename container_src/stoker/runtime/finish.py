@@ -10,12 +10,20 @@ from stoker.runtime.signals import stop_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stoker.contract.job import Job
     from stoker.runtime.watch import Ended
 
 
 def make_outcome(
-    job: Job, ended: Ended, *, stop_signal: int | None, crash_dir: str, launcher: str
+    job: Job,
+    ended: Ended,
+    *,
+    stop_signal: int | None,
+    crash_dir: str,
+    launcher: str,
+    mask: Callable[[str], str],
 ) -> Outcome:
     """Decides how the job ended. Nothing is written yet, so nothing can change the verdict."""
     if stop_signal is not None:
@@ -24,7 +32,11 @@ def make_outcome(
         return _toolkit_outcome(job)
     if ended.exit_code == 0:
         return Outcome(kind="success", exit_code=0)
-    found = diagnose(job, ended, crash_dir=crash_dir)
+    try:
+        found = diagnose(job, ended, crash_dir=crash_dir, launcher=launcher, mask=mask)
+    except Exception as fault:  # a mistake in finding the reason must not change the code
+        reason = f"exit code {ended.exit_code}; finding the reason failed: {fault!r}"
+        return Outcome(kind="failed", exit_code=ended.exit_code, reason=reason)
     return Outcome(kind="failed", exit_code=found.exit_code, reason=found.reason)
 
 

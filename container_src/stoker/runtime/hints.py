@@ -29,7 +29,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "the disk is full: raise volume_size, delete old checkpoints, or write less",
     ),
     (
-        r"ncclUnhandledCudaError|ncclSystemError|ncclRemoteError|NCCL (?:error|WARN|timeout)|"
+        r"ncclUnhandledCudaError|ncclSystemError|ncclRemoteError|NCCL (?:error|timeout)|"
         r"Watchdog caught collective operation timeout|ncclInternalError",
         "a collective operation failed: look for the first rank that ended; NCCL_DEBUG=INFO tells "
         "more; check security groups and NCCL_SOCKET_IFNAME",
@@ -46,6 +46,13 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
 )
 _MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
+# Modules whose package has another name.
+_PACKAGES = {
+    "PIL": "pillow",
+    "cv2": "opencv-python-headless",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
 _MISSING_CHANNEL = re.compile(r"SM_CHANNEL_([A-Z0-9_.\-]+)")
 _BAD_ARGUMENT = re.compile(
     r"error: (?:unrecognized arguments|argument |the following arguments are required|"
@@ -56,7 +63,9 @@ _BAD_ARGUMENT = re.compile(
 def find_hint(text: str, *, channels: Sequence[str], out_of_memory: bool) -> str:
     """Advice for a failure text, or nothing."""
     if module := _MISSING_MODULE.search(text):
-        name = module[1].split(".")[0]
+        if "." in module[1]:
+            return f"{module[1].split('.')[0]} has no such part in the version of this image"
+        name = _PACKAGES.get(module[1], module[1])
         return f"add {name} to requirements.txt in your source directory, or bake it in"
     if "KeyError" in text and (channel := _MISSING_CHANNEL.search(text)):
         return (

@@ -33,7 +33,11 @@ def launch(step: Step) -> Child:
     err_read, err_write = os.pipe()
     fault_read, fault_write = os.pipe()  # closed by a successful exec
     block_signals()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        unblock_signals()
+        raise _launch_failed(step, f"{error.errno}:{error}") from None
     if pid == 0:
         _become(step, out_write, err_write, fault_write)
     for end in (out_write, err_write, fault_write):
@@ -75,6 +79,7 @@ def _launch_failed(step: Step, fault: str) -> LaunchFailed:
         "2": f"{step.argv[0]} is not in the image, or its first line names a missing interpreter",
         "7": "pass fewer or shorter hyperparameters, or put them in a file of an input channel",
         "8": "start a script with a line such as #!/bin/bash, and build for this architecture",
+        "11": "the container may start no more processes: raise its limit (--pids-limit)",
         "13": f"make {step.argv[0]} executable: chmod +x",
     }
     return LaunchFailed(f"{step.name} could not be started: {text}", fix=fixes.get(number, ""))

@@ -11,6 +11,7 @@ from stoker.contract.hyperparameters import make_arguments
 from stoker.contract.paths import OPT_ML, ROOT_VARIABLE
 from stoker.contract.record import Record
 from stoker.contract.secrets import Masker
+from stoker.errors import ConfigInvalid
 from stoker.runtime.distribution import (
     Distribution,
     choose_distribution,
@@ -86,13 +87,20 @@ def make_plan(job: Job, program: Program, *, crash_dir: str, mask: Masker) -> Pl
     )
 
 
-def make_toolkit_plan(job: Job, *, crash_dir: str) -> Plan:
+def make_toolkit_plan(job: Job, *, crash_dir: str, mask: Masker) -> Plan:
     """The whole job handed to the bundled toolkit: MPI, plug-in modules, or because asked."""
-    environ = {**job.environ, WORKER_VARIABLE: "1", FOLDER_VARIABLE: crash_dir}
+    environ = {
+        **job.environ,
+        WORKER_VARIABLE: "1",
+        FOLDER_VARIABLE: crash_dir,
+        "SM_CHECKPOINT_DIR": job.services.checkpoint_dir,
+        "SM_TENSORBOARD_DIR": job.services.tensorboard_dir,
+    }
     if job.paths.root != OPT_ML:
         environ["SAGEMAKER_BASE_DIR"] = job.paths.root
     worker = Step(
         name="the stock toolkit",
+        mask=mask,  # it prints all hyperparameters
         argv=(sys.executable, "-c", _TOOLKIT),
         environ=environ,
         folder=job.paths.code_dir if os.path.isdir(job.paths.code_dir) else "/",
@@ -114,7 +122,7 @@ def _command(program: Program, distribution: Distribution) -> list[str]:
     if program.kind == "module":
         return [sys.executable, "-m", program.target]
     if program.kind == "shell":
-        return ["/bin/bash", program.target]
+        return [*program.interpreter, program.target]
     return [f"./{program.target}"]
 
 
@@ -146,6 +154,10 @@ def _peer_steps(job: Job, distribution: Distribution) -> tuple[Step, ...]:
     if len(distribution.hosts) == 1 or job.environ.get("SM_STUDIO_LOCAL_MODE") == "true":
         return ()
     limit = job.environ.get(PEER_LIMIT_VARIABLE) or str(PEER_LIMIT_SECONDS)
+    if not (limit.isascii() and limit.isdigit()):
+        raise ConfigInvalid(
+            f"{PEER_LIMIT_VARIABLE} is {limit!r:.80}", fix="use a whole number of seconds"
+        )
     return (
         Step(
             name="find peers",

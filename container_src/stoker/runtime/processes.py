@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 
-from stoker.runtime.signals import SIGTERM
-
 _SHELLS = {"sh", "bash", "dash", "ash", "zsh", "ksh"}
 _DRIVERS = "/sm_drivers/"
 _TOOLKIT = "sagemaker_training.cli.train"
 
 
-def recipients(pid: int) -> list[int]:
-    """Who gets a stop signal meant for a process: the first that will do something with it.
+def recipients(pid: int, number: int) -> list[int]:
+    """Who gets a stop signal meant for a process: those that will do something with it.
 
-    Shells without a trap, the SDK v3 drivers and the stock toolkit would die at once, or swallow
-    it, and leave the user's program behind: their children are told instead.
+    A shell, the SDK v3 drivers, the stock toolkit or a program that only starts another would die
+    at once, or swallow it, and leave the user's script behind: what they started is told instead,
+    if it listens. `python train.py | tee log` tells python alone.
     """
-    return _first_listeners(pid, _children())
+    return _listeners(pid, number, _children())
 
 
 def descendants(pid: int) -> list[int]:
@@ -40,19 +39,30 @@ def catches(pid: int, number: int) -> bool:
     return False
 
 
-def _first_listeners(pid: int, children: dict[int, list[int]]) -> list[int]:
-    below = children.get(pid, [])
-    if not below or not _is_wrapper(pid):
+def _listeners(pid: int, number: int, children: dict[int, list[int]]) -> list[int]:
+    wraps, listens = _is_wrapper(pid), catches(pid, number)
+    if listens and not wraps:
         return [pid]
-    return [listener for child in below for listener in _first_listeners(child, children)]
+    started = [child for child in children.get(pid, []) if _was_started(child, pid)]
+    below = [found for child in started for found in _listeners(child, number, children)]
+    listening = [found for found in below if catches(found, number)]
+    if listening or listens or not wraps:
+        return listening or [pid]
+    return below or [pid]
 
 
 def _is_wrapper(pid: int) -> bool:
     argv = _command_line(pid)
     if any(_DRIVERS in argument or _TOOLKIT in argument for argument in argv):
         return True
-    name = os.path.basename(argv[0]).lstrip("-") if argv else ""
-    return name in _SHELLS and not catches(pid, SIGTERM)
+    return bool(argv) and os.path.basename(argv[0]).lstrip("-") in _SHELLS
+
+
+def _was_started(child: int, parent: int) -> bool:
+    """Whether it is a program of its own: not a fork, nor a worker of multiprocessing."""
+    argv = _command_line(child)
+    is_worker = any("multiprocessing" in argument for argument in argv)
+    return not is_worker and (argv != _command_line(parent) or _is_wrapper(parent))
 
 
 def _command_line(pid: int) -> list[str]:

@@ -22,6 +22,8 @@ class Program(Record):
     entry_point: str
     """The same as the job names it."""
     requirements: str | None = None
+    interpreter: tuple[str, ...] = ()
+    """What a script without its executable bit names in its first line."""
     is_package: bool = False
     """The folder is a project of its own (pyproject.toml or setup.py) to be installed."""
 
@@ -41,6 +43,7 @@ def find_program(folder: str, entry_point: str) -> Program:
         kind=kind,
         target=target,
         entry_point=name,
+        interpreter=_interpreter(f"{folder}/{target}") if kind == "shell" else (),
         requirements=requirements if os.path.isfile(requirements) else None,
         is_package=is_package,
     )
@@ -69,6 +72,20 @@ def _starts_itself(file: str) -> bool:
         return False
     with open(file, "rb") as opened:
         return opened.read(4).startswith((b"#!", b"\x7fELF"))
+
+
+def _interpreter(file: str) -> tuple[str, ...]:
+    """Of the first line (#!); bash where there is none. Archives and S3 lose the mode."""
+    with open(file, "rb") as opened:
+        first = opened.readline(256)
+    if first.endswith(b"\r\n"):
+        raise CodeMissing(
+            f"{os.path.basename(file)} has Windows line ends (CRLF), which no shell here reads",
+            fix="save it with LF line ends (dos2unix, or git's autocrlf=input)",
+        )
+    if not first.startswith(b"#!"):
+        return ("/bin/bash",)
+    return tuple(first[2:].decode("utf-8", "replace").split())
 
 
 def _missing(folder: str, name: str) -> CodeMissing:

@@ -1,7 +1,8 @@
 """A worker's output on its way to the log: whole lines, at once, in bounded memory.
 
-Bytes pass through unchanged, with one exception: frames of a progress bar, which end in a bare
-carriage return, become lines of their own, one a second, as a reader of a log wants them.
+Bytes pass through unchanged but for carriage returns: frames of a progress bar, which end in a
+bare one, become lines of their own, one a second, as a reader of a log wants them; and a line end
+of Windows that stands beside them becomes ours.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Pump:
 
     def seconds_until_due(self, now: float) -> float | None:
         """When an unfinished line should be shown; None if there is none."""
-        if not self._pending:
+        if not self._pending.strip(b"\r"):
             return None
         return max(0.0, self._pending_since + PARTIAL_LINE_SECONDS - now)
 
@@ -110,10 +111,13 @@ class Pump:
         self._line_is_open = False
 
     def _flush_pending(self) -> None:
-        if self._pending.strip(b"\r"):
-            self._write(self._pending)
-            self._line_is_open = True
-            self._pending = b""
+        if not self._pending.strip(b"\r"):
+            return
+        text = self._pending.rstrip(b"\r")
+        self._line_is_open = text == self._pending
+        # A frame that ends in its carriage return is whole: it gets its line end.
+        self._write(text if self._line_is_open else text + b"\n")
+        self._pending = b""
 
     def _write(self, text: bytes) -> None:
         if self._mask is not None:

@@ -25,6 +25,16 @@ def stopped_early(stop_signal: int) -> Outcome:
     )
 
 
+# Failure files that other launchers write; the cause is never in the first place there.
+_FOREIGN_TEXTS = (
+    "/sm_drivers/common/utils.py",  # SDK v3's drivers
+    "Training Execution failed.",
+    "ExecuteUserScriptError",  # the stock toolkit
+    "InstallModuleError",
+    "Framework Error:",
+)
+
+
 def report(outcome: Outcome, *, failure_file: str, log: Log) -> int:
     """Tells the log and SageMaker. Returns the exit code, whatever else goes wrong."""
     if outcome.kind != "failed":
@@ -32,7 +42,7 @@ def report(outcome: Outcome, *, failure_file: str, log: Log) -> int:
         return outcome.exit_code
     log.error(f"the job failed: {outcome.reason}")
     own = read_failure(failure_file)
-    if own:
+    if own and not any(text in own for text in _FOREIGN_TEXTS):
         log.info(f"{failure_file} was written by the script and is kept")
         return outcome.exit_code
     trouble = write_failure(failure_file, log.mask(outcome.reason))

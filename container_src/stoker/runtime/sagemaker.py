@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote, urlsplit
 
 import boto3
+from boto3.exceptions import Boto3Error
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -14,7 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-# A dead endpoint must not hold a paid machine: at most about a minute in all.
+_AWS_ERRORS = (BotoCoreError, ClientError, Boto3Error, ValueError)
+# A dead endpoint must not hold a paid machine: seconds where nothing answers, a few minutes where
+# something answers and then stays silent.
 _CONFIG = Config(connect_timeout=10, read_timeout=60, retries={"max_attempts": 3})
 
 
@@ -26,11 +29,11 @@ def download(uri: str, target: Path) -> None:
     """
     parts = urlsplit(uri, allow_fragments=False)
     bucket, key = parts.netloc, parts.path.lstrip("/")
-    s3 = boto3.client("s3", config=_CONFIG)
     try:
+        s3 = boto3.client("s3", config=_CONFIG)
         if not _download_object(s3, bucket, key, target):
             _download_prefix(s3, bucket, key, target)
-    except (BotoCoreError, ClientError) as error:
+    except _AWS_ERRORS as error:
         raise PreparationFailed(
             f"{uri} could not be downloaded: {error}",
             fix="check that the object exists, that the job's role may read it and that the "
@@ -54,13 +57,13 @@ def codeartifact_index(repository_arn: str) -> str:
             "repository was expected",
             fix="arn:aws:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY",
         ) from None
-    client = boto3.client("codeartifact", region_name=region, config=_CONFIG)
     try:
+        client = boto3.client("codeartifact", region_name=region, config=_CONFIG)
         token = client.get_authorization_token(domain=domain, domainOwner=account)
         endpoint = client.get_repository_endpoint(
             domain=domain, domainOwner=account, repository=repository, format="pypi"
         )
-    except (BotoCoreError, ClientError) as error:
+    except _AWS_ERRORS as error:
         raise PreparationFailed(
             f"no CodeArtifact token for {repository_arn}: {error}",
             fix="the job's role needs codeartifact:GetAuthorizationToken, "

@@ -11,7 +11,7 @@ from stoker.contract.record import Record
 from stoker.runtime.launch import Child, launch
 from stoker.runtime.processes import catches, descendants, recipients
 from stoker.runtime.pump import Pump
-from stoker.runtime.signals import DUMP_SIGNAL, SIGKILL, Signals, send, unblock_signals
+from stoker.runtime.signals import DUMP_SIGNAL, SIGKILL, SIGTERM, Signals, send, unblock_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 STDOUT, STDERR = 1, 2
 _REST_SECONDS = 0.01
 _SMALL_READ_BYTES = 16 * 1024
+_GROUP_POLL_SECONDS = 0.1
 _DRAIN_SECONDS = 2.0
 _DRAIN_IDLE_SECONDS = 0.02
 
@@ -31,6 +32,8 @@ class Ended(Record):
     pid: int
     exit_code: int
     """Its own, or 128 + the signal that ended it."""
+    by_signal: int = 0
+    """The signal, if it was one: a script may exit with 137 by itself."""
     stdout_tail: str
     stderr_tail: str
     was_killed: bool = False
@@ -81,6 +84,7 @@ class _Loop:
         self._signal_poll.register(self._signals.wake_up, select.POLLIN)
         self._last_output = 0.0
         self._exit_code: int | None = None
+        self._by_signal = 0
         self._was_killed = False
 
     def run(self) -> Ended:
@@ -88,14 +92,17 @@ class _Loop:
             self._turn(self._timeout_seconds())
             self._reap()
             self._enforce_grace()
+        if self._signals.stop_signal and self._exit_code == 128 + self._signals.stop_signal:
+            self._stop_the_rest()
         self._drain()
         # A background process that holds our pipes must not keep the job, and the bill, alive.
-        _kill_group(self._pid)
+        _signal_group(self._pid, SIGKILL)
         for pump in self._pumps:
             pump.finish()
         return Ended(
             pid=self._pid,
             exit_code=self._exit_code,
+            by_signal=self._by_signal,
             stdout_tail=self._pumps[0].tail(),
             stderr_tail=self._pumps[1].tail(),
             was_killed=self._was_killed,
@@ -145,6 +152,7 @@ class _Loop:
                 return
             if pid == self._pid:
                 self._exit_code = exit_code_of(status)
+                self._by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
     def _deadline(self) -> float:
         return self._signals.stopped_at + self._step.grace_seconds
@@ -159,6 +167,14 @@ class _Loop:
             for pid in (self._pid, *descendants(self._pid)):
                 send(pid, SIGKILL)
 
+    def _stop_the_rest(self) -> None:
+        """A wrapper that died of the signal may leave the real script behind, untold."""
+        if not _signal_group(self._pid, SIGTERM):
+            return
+        while _signal_group(self._pid, 0) and time.monotonic() < self._deadline():
+            self._turn(_GROUP_POLL_SECONDS)
+            self._reap()
+
     def _drain(self) -> None:
         """Takes what the child wrote before it ended; bounded, should another one go on."""
         deadline = time.monotonic() + _DRAIN_SECONDS
@@ -172,13 +188,15 @@ def _tell(pid: int, number: int) -> None:
     if number == DUMP_SIGNAL:
         listeners = [p for p in (pid, *descendants(pid)) if catches(p, number)]
     else:
-        listeners = recipients(pid)
+        listeners = recipients(pid, number)
     for listener in listeners:
         send(listener, number)
 
 
-def _kill_group(pid: int) -> None:
+def _signal_group(pid: int, number: int) -> bool:
+    """Signals a process group; False if nobody is left in it."""
     try:
-        os.killpg(pid, SIGKILL)
+        os.killpg(pid, number)
     except (ProcessLookupError, PermissionError):
-        return
+        return False
+    return True
