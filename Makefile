@@ -10,23 +10,27 @@ STOKER := $(VENV)/bin/stoker
 EXAMPLE := examples/00_unchanged_script
 SOURCES := $(shell find container_src -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml
 
-.PHONY: help train test test-fast test-image test-cuda check format image lock push bench engine clean
+.PHONY: help train test test-fast test-image test-cuda check format image lock push bench compare engine clean
 
 help: ## list all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 train: install ## set everything up and train the example in a container
-	@if docker/engine.sh; then $(STOKER) build --flavor cpu; fi
 	@[ -f $(EXAMPLE)/data/train.pt ] || $(PY) $(EXAMPLE)/make_data.py $(EXAMPLE)/data
-	$(STOKER) train $(EXAMPLE)/src/train.py --channel train=$(EXAMPLE)/data --param epochs=5
+	@if docker/engine.sh && $(STOKER) build --flavor cpu; then engine=docker; \
+	else engine=process; echo "make: no container (see above): the same launcher runs as a process"; fi; \
+	$(STOKER) train $(EXAMPLE)/src/train.py --channel train=$(EXAMPLE)/data --param epochs=5 --engine $$engine
 
-test: install check engine image-under-test ## set everything up and run all tests
-	$(PY) -m pytest tests
+test: check ## set everything up and run all tests
+	$(PY) -m pytest tests -m "not docker"
+	docker/engine.sh
+	$(STOKER) build --flavor cpu
+	$(PY) -m pytest tests -m docker
 
 test-fast: install ## the tests that need no Docker engine
 	$(PY) -m pytest tests -m "not docker"
 
-test-image: install engine image-under-test ## the tests on the built image only
+test-image: image ## the tests on the built image only
 	$(PY) -m pytest tests -m docker
 
 test-cuda: install engine ## build the CUDA image and run it on a CPU
@@ -55,18 +59,26 @@ push: install ## push to ECR: make push FLAVOR=cpu REPOSITORY=stoker [DRY_RUN=1]
 bench: install ## run all benchmarks and write benchmarks/RESULTS.md
 	$(PY) benchmarks/run_all.py
 
+compare: image ## check our image beside the stock toolkit's: compare.html
+	$(PY) examples/stock_toolkit_image/build.py
+	$(STOKER) check stoker:cpu stock-toolkit:5.1.4 stock-pytorch-toolkit:3.0.0 --html compare.html
+
 engine: ## make sure a Docker engine answers (installs and starts one as root on Debian/Ubuntu)
 	@docker/engine.sh
 
 clean: ## remove what make has made here (not the images)
 	rm -rf $(VENV) .build .work .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: install image-under-test
+.PHONY: install
 install: $(VENV)/.installed
 
 # torch is named with its exact version: a range would bring another build.
 $(VENV)/.packages: docker/dev.lock
 	@echo "setting up $(VENV) (a few minutes the first time)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "make: $(PYTHON) is older than 3.11; fix: make PYTHON=python3.11 …"; exit 3; }
+	@$(PYTHON) -c 'import ensurepip' \
+	|| { echo "make: $(PYTHON) has no venv; fix: apt-get install python3-venv"; exit 3; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip
 	$(PY) -m pip install --quiet "torch==2.13.0"
@@ -77,6 +89,3 @@ $(VENV)/.packages: docker/dev.lock
 $(VENV)/.installed: $(VENV)/.packages $(SOURCES)
 	$(PY) -m pip install --quiet --no-deps --no-build-isolation --force-reinstall .
 	@touch $@
-
-image-under-test: install
-	$(STOKER) build --flavor cpu

@@ -42,8 +42,13 @@ install_engine() {
     export DEBIAN_FRONTEND=noninteractive
     local apt=(apt-get -o DPkg::Lock::Timeout=120 -q) output
     output=$(mktemp)
-    if ! { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends docker.io iptables; } \
-        > "$output" 2>&1; then
+    local packages=(docker.io iptables) extra
+    if ! "${apt[@]}" update > "$output" 2>&1; then packages=(docker.io); fi
+    # Newer releases put the client and BuildKit's client into packages of their own.
+    for extra in docker-cli docker-buildx; do
+        if apt-cache show "$extra" > /dev/null 2>&1; then packages+=("$extra"); fi
+    done
+    if ! "${apt[@]}" install -y --no-install-recommends "${packages[@]}" >> "$output" 2>&1; then
         tail -n 15 "$output" >&2
         rm -f "$output"
         fail "apt-get could not install docker.io (its last lines are above)" \

@@ -183,7 +183,7 @@ def test_a_submitted_single_file_runs(opt_ml, tmp_path):
     assert opt_ml.run().stdout == "one file\n"
 
 
-def test_a_module_of_a_package_is_run_with_its_relative_imports(opt_ml):
+def test_a_module_inside_a_project_is_planned_with_its_install(opt_ml):
     code = opt_ml.root / "code"
     opt_ml.script("from .words import WORD; print(WORD)", name="pkg/main.py")
     (code / "pkg/__init__.py").touch()

@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,15 @@ import pytest
 from stoker.host.docker import find_client
 
 IMAGE = os.environ.get("STOKER_TEST_IMAGE", "stoker:cpu")
-DOCKER = find_client()
 LABEL = f"stoker-test={uuid.uuid4().hex}"
-DRIVERS = "sagemaker-train==1.27.0"
 # Shells as PID 1, or as the child of an init: the service has been seen with both.
 INIT = pytest.mark.parametrize("init", [(), ("--init",)], ids=["pid-1", "under-init"])
+
+
+@cache
+def client() -> str:
+    """Asked for when a test runs: collecting the tests needs no Docker."""
+    return find_client()
 
 
 class Containers:
@@ -33,7 +38,7 @@ class Containers:
         self, *options: str, command: tuple[str, ...] = ("train",), root: Path | None = None
     ) -> str:
         """Starts a container in the background and returns its id."""
-        argv = [DOCKER, "run", "--detach", "--label", LABEL, "--env", "TRAINING_JOB_NAME=job"]
+        argv = [client(), "run", "--detach", "--label", LABEL, "--env", "TRAINING_JOB_NAME=job"]
         argv += ["--volume", f"{root or self.root}:/opt/ml", *options, IMAGE, *command]
         started = subprocess.run(argv, capture_output=True, text=True, timeout=60)
         assert started.returncode == 0, started.stderr
@@ -47,7 +52,7 @@ class Containers:
         """Waits for the end; returns exit code and both streams."""
         code = docker("wait", container, timeout=150)
         logs = subprocess.run(
-            [DOCKER, "logs", container], capture_output=True, text=True, timeout=60
+            [client(), "logs", container], capture_output=True, text=True, timeout=60
         )
         return subprocess.CompletedProcess(container, int(code), logs.stdout, logs.stderr)
 
@@ -58,7 +63,7 @@ class Containers:
 
 def docker(*arguments: str, timeout: float = 60) -> str:
     done = subprocess.run(
-        [DOCKER, *arguments], capture_output=True, text=True, timeout=timeout, check=True
+        [client(), *arguments], capture_output=True, text=True, timeout=timeout, check=True
     )
     return done.stdout.strip()
 
@@ -67,7 +72,7 @@ def wait_for_line(container: str, text: str, deadline_seconds: float = 60) -> No
     """Waits until a running container has printed a text."""
     deadline = time.monotonic() + deadline_seconds
     while True:
-        logs = subprocess.run([DOCKER, "logs", container], capture_output=True, text=True)
+        logs = subprocess.run([client(), "logs", container], capture_output=True, text=True)
         if text in logs.stdout + logs.stderr:
             return
         assert time.monotonic() < deadline, f"{text!r} never came:\n{logs.stdout}{logs.stderr}"
@@ -86,8 +91,9 @@ def containers(opt_ml):
 def sdk_drivers(tmp_path_factory) -> Path:
     """The drivers of SDK v3, from its own wheel."""
     folder = tmp_path_factory.mktemp("sdk")
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
-    subprocess.run([*pip, DRIVERS], check=True, timeout=300)
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
+    lock = Path(__file__).parents[1] / "data/sdk-v3.lock"
+    subprocess.run([*pip, "--dest", folder, "-r", lock], check=True, timeout=300)
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         wheel.extractall(folder)
     return folder / "sagemaker/train"

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from .conftest import IMAGE, INIT, docker, wait_for_line
+from .conftest import INIT, docker, wait_for_line
 
 pytestmark = pytest.mark.docker
 
@@ -102,9 +102,7 @@ def test_a_stop_while_waiting_for_peers_is_prompt(opt_ml, containers, init):
     opt_ml.config("resourceconfig", {"current_host": "algo-1", "hosts": ["algo-1", "algo-2"]})
     container = containers.start("--hostname", "algo-1", *init)
     wait_for_line(container, "waiting for algo-2")
-    started = time.monotonic()
-    result = containers.stop(container)
-    assert time.monotonic() - started < 30
+    result = containers.stop(container, grace_seconds=30)  # 137 if it is not prompt
     assert result.returncode == 143
     assert opt_ml.failure == ""
 
@@ -123,7 +121,7 @@ def test_orphans_are_reaped_while_the_job_runs(opt_ml, containers, init):
     assert containers.run(*init).stdout == "zombies 0\n"
 
 
-def test_without_any_network_the_start_is_as_quick(opt_ml, containers):
+def test_a_job_starts_without_any_network(opt_ml, containers):
     opt_ml.script("print('isolated')")
     result = containers.run("--network", "none")
     assert result.stdout == "isolated\n"
@@ -320,7 +318,3 @@ def test_stacks_are_dumped_on_request(opt_ml, containers):
     docker("kill", "--signal", signal.SIGUSR1.name, container)
     wait_for_line(container, "in stuck_here")
     containers.stop(container)
-
-
-def test_the_image_under_test_is_named():
-    assert docker("image", "inspect", "--format", "{{.Architecture}}", IMAGE) == "amd64"
