@@ -70,3 +70,14 @@ def test_python_examples_of_the_readme_compile():
     assert blocks
     for block in blocks:
         compile(block, "README.md", "exec")
+
+
+def test_the_figures_of_the_readme_are_those_that_were_measured():
+    results = (REPOSITORY / "benchmarks/RESULTS.md").read_text()
+    readme = (REPOSITORY / "README.md").read_text()
+    section = readme.partition("## Measured")[2].partition("\n## ")[0]
+    shown = [float(ratio) for ratio in re.findall(r"\*\*([\d.]+)\*\*", section)]
+    measured = [float(ratio) for ratio in re.findall(r"\*\*([\d.]+)\*\*", results)]
+    assert len(shown) == 4
+    for ratio in shown:
+        assert any(abs(ratio - other) < 0.006 for other in measured), ratio

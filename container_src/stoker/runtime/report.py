@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stoker.contract.files import remove_file
 from stoker.contract.outcome import Outcome, read_failure, write_failure
 from stoker.runtime.signals import stop_name
 
@@ -9,6 +10,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.errors import StokerError
     from stoker.runtime.log import Log
+
+
+# Failure files that other launchers write; the cause is never in the first place there.
+_FOREIGN_TEXTS = (
+    "/sm_drivers/common/utils.py",  # SDK v3's drivers
+    "Training Execution failed.",
+    "ExecuteUserScriptError",  # the stock toolkit
+    "InstallModuleError",
+    "Framework Error:",
+)
 
 
 def outcome_of_error(error: StokerError) -> Outcome:
@@ -25,24 +36,17 @@ def stopped_early(stop_signal: int) -> Outcome:
     )
 
 
-# Failure files that other launchers write; the cause is never in the first place there.
-_FOREIGN_TEXTS = (
-    "/sm_drivers/common/utils.py",  # SDK v3's drivers
-    "Training Execution failed.",
-    "ExecuteUserScriptError",  # the stock toolkit
-    "InstallModuleError",
-    "Framework Error:",
-)
-
-
 def report(outcome: Outcome, *, failure_file: str, log: Log) -> int:
     """Tells the log and SageMaker. Returns the exit code, whatever else goes wrong."""
+    own = read_failure(failure_file)
+    if any(text in own for text in _FOREIGN_TEXTS):
+        remove_file(failure_file)
+        own = ""
     if outcome.kind != "failed":
         log.info(f"{outcome.kind}: {outcome.reason}" if outcome.reason else outcome.kind)
         return outcome.exit_code
     log.error(f"the job failed: {outcome.reason}")
-    own = read_failure(failure_file)
-    if own and not any(text in own for text in _FOREIGN_TEXTS):
+    if own:
         log.info(f"{failure_file} was written by the script and is kept")
         return outcome.exit_code
     trouble = write_failure(failure_file, log.mask(outcome.reason))

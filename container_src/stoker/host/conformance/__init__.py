@@ -1,0 +1,1 @@
+"""Does an image keep SageMaker's training contract? Plain Docker, no AWS, any image."""

@@ -1,0 +1,153 @@
+"""Running the checks: side by side, each within its time, everything removed whatever happens."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from stoker.host.conformance.check import Check, Failed, NotApplicable
+from stoker.host.conformance.engine import EngineLost, call
+from stoker.host.conformance.lab import Lab
+
+Status = Literal["pass", "fail", "n/a"]
+LABEL_KEY = "stoker-check"
+_FULL_EXTRA_SECONDS = 150.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """What one check found on one image."""
+
+    image: str
+    check: Check
+    init: bool
+    status: Status
+    seen: str
+    seconds: float
+
+    @property
+    def variant(self) -> str:
+        """How people tell the two runs of a check apart."""
+        if not self.check.both_ways:
+            return ""
+        return "with --init" if self.init else "as PID 1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """One check on one image, one way."""
+
+    image: str
+    check: Check
+    init: bool
+
+
+def make_tasks(images: Sequence[str], checks: Sequence[Check]) -> list[Task]:
+    """Slow checks first, so that none of them is left alone at the end."""
+    tasks = [
+        Task(image=image, check=check, init=init)
+        for image in images
+        for check in checks
+        for init in ((False, True) if check.both_ways else (False,))
+    ]
+    return sorted(tasks, key=lambda task: -task.check.limit_seconds)
+
+
+def run_checks(
+    client: str,
+    tasks: Sequence[Task],
+    *,
+    jobs: int,
+    keep: bool = False,
+    full: bool = False,
+    on_result: Callable[[Result], None],
+) -> list[Result]:
+    """Runs all tasks.
+
+    Raises:
+        EngineLost: the engine died; what was found until then has been handed to `on_result`.
+    """
+    label = f"{LABEL_KEY}={uuid.uuid4().hex[:12]}"
+    results: list[Result] = []
+    aborted = threading.Event()
+    pool = ThreadPoolExecutor(max_workers=jobs)
+    pending: set[Future[Result]] = {
+        pool.submit(_run_one, task, _make_lab(client, task, label, full, aborted), keep)
+        for task in tasks
+    }
+    try:
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                results.append(future.result())
+                on_result(results[-1])
+    finally:
+        aborted.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        if not keep:
+            remove_all(client, label)  # ends what the threads are waiting for
+        pool.shutdown(wait=True)
+        if not keep:
+            remove_all(client, label)
+    return results
+
+
+def remove_all(client: str, label: str) -> None:
+    """Removes every container and network that carries the label."""
+    for kind, remove in (("container", ("rm", "--force", "--volumes")), ("network", ("rm",))):
+        listed = [kind, "ls", "--quiet", "--filter", f"label={label}"]
+        listed += ["--all"] if kind == "container" else []
+        found = call(client, *listed).stdout.split()
+        if found:
+            call(client, kind, *remove, *found, timeout_seconds=120)
+
+
+def _make_lab(
+    client: str, task: Task, label: str, full: bool, aborted: threading.Event
+) -> Callable[[], Lab]:
+    """A lab is made when its task begins: its clock runs from then on."""
+    return partial(
+        Lab,
+        client=client,
+        image=task.image,
+        label=label,
+        init=task.init,
+        limit_seconds=task.check.limit_seconds + (_FULL_EXTRA_SECONDS if full else 0),
+        full=full,
+        aborted=aborted,
+    )
+
+
+def _run_one(task: Task, make_lab: Callable[[], Lab], keep: bool) -> Result:
+    lab = make_lab()
+    started = time.monotonic()
+    status, seen = _try(task.check, lab)
+    if not keep:
+        lab.close()
+    return Result(
+        image=task.image,
+        check=task.check,
+        init=task.init,
+        status=status,
+        seen=seen,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _try(check: Check, lab: Lab) -> tuple[Status, str]:
+    try:
+        return "pass", check.tried(lab)
+    except Failed as failure:
+        return "fail", str(failure)
+    except NotApplicable as reason:
+        return "n/a", str(reason)
+    except EngineLost:
+        raise
+    except Exception as error:  # a mistake of the check must not hide the others' results
+        return "fail", f"the check itself broke: {type(error).__name__}: {error}"

@@ -1,0 +1,42 @@
+"""Faults of the group `hygiene`: what breaks exactly one check each.
+
+`FAULTS` patches the launcher inside the container; `IMAGES` adds lines to the Dockerfile.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+
+def starts_slowly():
+    """51: dawdles before the script."""
+    time.sleep(0.25)
+
+
+def leaves_zombies():
+    """54: waits for its own child only."""
+    from stoker.contract.outcome import exit_code_of
+    from stoker.runtime.watch import _Loop
+
+    def reap(self):
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if pid:
+            self._exit_code = exit_code_of(status)
+
+    _Loop._reap = reap
+
+
+_SITE = "/opt/venv/lib/python3*/site-packages"
+_LABELS = ("title", "description", "version", "revision", "licenses", "base.name")
+
+FAULTS = {51: starts_slowly, 54: leaves_zombies}
+IMAGES = {
+    # 50: somebody's credentials were copied into the image.
+    50: "RUN mkdir /root/.aws && echo '[default]' > /root/.aws/credentials",
+    # 52: neither labels nor SBOM.
+    52: "RUN rm /opt/stoker/sbom.cdx.json\nLABEL "
+    + " ".join(f'org.opencontainers.image.{name}=""' for name in _LABELS),
+    # 53: a package that boto3 needs is gone.
+    53: f"RUN rm -r {_SITE}/jmespath*",
+}
