@@ -11,7 +11,7 @@ from typing import Any
 
 from stoker.host.conformance.check import Failed, check, require
 from stoker.host.conformance.lab import Container, Lab
-from stoker.host.conformance.opt_ml import make_resources
+from stoker.host.conformance.opt_ml import OptMl, make_resources
 from stoker.host.conformance.probe import TELL, TELL_ENVIRONMENT, read_told
 
 # A script as people write them. One-letter names are taken with one dash (toolkit) and two (v3).
@@ -181,9 +181,11 @@ def every_form_of_resourceconfig(lab: Lab) -> str:
 
 _SILENCE_SECONDS = 20.0
 # A host that has ended is unknown to the network: it stays until the other one runs too.
-_STAY = """
+# It tells so by a file: some launchers hold lines back.
+_RUNS = "output/data/runs"
+_STAY = f"""
 import os, time
-print("PROBE runs", flush=True)
+open("/opt/ml/{_RUNS}", "w").close()
 deadline = time.time() + 100
 while not os.path.exists("/opt/ml/input/data/go") and time.time() < deadline:
     time.sleep(0.1)
@@ -212,10 +214,11 @@ def peers_may_come_late(lab: Lab) -> str:
         return lab.start(jobs[host], *options)
 
     first = start("algo-1")
-    did = _watch_alone(first)
+    did = _watch_alone(first, jobs["algo-1"])
     runs = {"algo-1": first, "algo-2": start("algo-2")}
-    for container in runs.values():
-        container.wait_for("PROBE runs")
+    for host, container in runs.items():
+        running = container.wait_until((jobs[host].root / _RUNS).exists, 45)
+        require(running, f"the script of {host} never ran: {container.logs().strip()[-400:]}")
     for host, container in runs.items():
         jobs[host].write("input/data/go", "")
         ran = container.wait()
@@ -226,25 +229,20 @@ def peers_may_come_late(lab: Lab) -> str:
     return did
 
 
-def _watch_alone(container: Container) -> str:
+def _watch_alone(container: Container, opt_ml: OptMl) -> str:
     """What the first host does while the second is missing; nothing when it waits in silence."""
     deadline = time.monotonic() + _SILENCE_SECONDS
     while time.monotonic() < deadline:
         said = container.logs()
-        if "PROBE runs" in said:
+        if (opt_ml.root / _RUNS).exists():
             return "the script was started without waiting for the other host"
         line = next((line for line in said.splitlines() if _SPEAKS.search(line)), "")
         if line:
             return f"the first host said: {line.strip()[:200]}"
-        if _has_ended(container):
+        if not container.is_running():
             raise Failed(f"algo-1 gave up at once, without algo-2: {said.strip()[-400:]}")
         time.sleep(0.2)
     return ""
-
-
-def _has_ended(container: Container) -> bool:
-    state = container.lab.docker("inspect", "--format", "{{.State.Running}}", container.id)
-    return state.stdout.strip() == "false"
 
 
 _ENTRIES = {
