@@ -142,6 +142,26 @@ def test_an_engine_that_dies_is_told_apart_from_a_failed_check(tmp_path):
         call(_dead_client(tmp_path), "ps")
 
 
+def test_an_engine_that_dies_in_mid_run_ends_it_and_keeps_what_was_found(tmp_path):
+    client = tmp_path / "docker"
+    # The real client, which finds nobody at the other end any more after its first calls.
+    client.write_text(
+        f"""#!/bin/sh
+        echo call >> {tmp_path}/calls
+        [ $(wc -l < {tmp_path}/calls) -le 5 ] || export DOCKER_HOST=unix:///nonexistent.sock
+        exec {CLIENT} "$@"
+        """
+    )
+    client.chmod(0o755)
+    tasks = [Task(image="stoker:cpu", check=CHECKS[n], init=False) for n in (1, 21, 24)]
+    found = []
+    with pytest.raises(EngineLost):
+        run_checks(str(client), tasks, jobs=1, on_result=found.append)
+    assert [result.status for result in found] == ["pass"]
+    for container in _left():
+        call(CLIENT, "rm", "--force", container)
+
+
 def _dead_client(folder: Path) -> str:
     client = folder / "docker"
     client.write_text(f'#!/bin/sh\nexec {CLIENT} --host unix:///nonexistent.sock "$@"\n')

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -90,12 +91,17 @@ def run_checks(
     finally:
         aborted.set()
         pool.shutdown(wait=False, cancel_futures=True)
-        if not keep:
-            remove_all(client, label)  # ends what the threads are waiting for
+        _clean_up(client, label, keep)  # ends what the threads are waiting for
         pool.shutdown(wait=True)
-        if not keep:
-            remove_all(client, label)
+        _clean_up(client, label, keep)
     return results
+
+
+def _clean_up(client: str, label: str, keep: bool) -> None:
+    if keep:
+        return
+    with suppress(EngineLost):  # then there is nobody to ask, and the run says so itself
+        remove_all(client, label)
 
 
 def remove_all(client: str, label: str) -> None:
