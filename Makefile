@@ -61,7 +61,8 @@ bench: install ## run all benchmarks and write benchmarks/RESULTS.md
 
 compare: image ## check our image beside the stock toolkit's: compare.html
 	$(PY) examples/stock_toolkit_image/build.py
-	$(STOKER) check stoker:cpu stock-toolkit:5.1.4 stock-pytorch-toolkit:3.0.0 --html compare.html
+	@# Exit code 1 is expected: checks of the stock images fail.
+	$(STOKER) check stoker:cpu stock-toolkit:5.1.4 stock-pytorch-toolkit:3.0.0 --html compare.html || [ $$? = 1 ]
 
 engine: ## make sure a Docker engine answers (installs and starts one as root on Debian/Ubuntu)
 	@docker/engine.sh
