@@ -266,10 +266,9 @@ def test_a_package_in_a_read_only_code_channel_is_installed_from_a_copy(opt_ml, 
     opt_ml.config("inputdataconfig", {"code": {"TrainingInputMode": "FastFile"}})
     result = containers.run(
         *("--volume", f"{channel}:/opt/ml/input/data/code:ro"),
-        *("--env", "PIP_NO_INDEX=1", "--env", "PIP_NO_BUILD_ISOLATION=0"),
+        *("--network", "none"),
     )
     assert "fetch code: done" in result.stderr
-    assert "No module named 'setuptools'" not in opt_ml.failure
     assert result.stdout.endswith("installed fuel\n"), result.stderr
 
 

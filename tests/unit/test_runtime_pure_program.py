@@ -107,3 +107,23 @@ def test_a_dotted_name_is_looked_for_in_the_folder_only(tmp_path):
     name = "." + str(outside / "module").lstrip("/").replace("/", ".")
     with pytest.raises(CodeMissing):
         find_program(str(folder), name)
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "alone"),
+    [
+        (None, True),
+        ("[project]\nname = 'x'\n", True),
+        ("[build-system]\nrequires = ['setuptools>=61', 'wheel']\n", True),
+        ("[build-system]\nrequires = ['hatchling']\n", False),
+        ("[build-system\n", False),
+    ],
+)
+def test_a_project_is_built_with_the_images_setuptools_where_it_asks_for_no_more(
+    tmp_path, pyproject, alone
+):
+    (tmp_path / "train.py").touch()
+    (tmp_path / "setup.py").touch()
+    if pyproject is not None:
+        (tmp_path / "pyproject.toml").write_text(pyproject)
+    assert find_program(str(tmp_path), "train.py").needs_setuptools_only is alone

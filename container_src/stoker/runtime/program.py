@@ -26,6 +26,8 @@ class Program(Record):
     """What a script without its executable bit names in its first line."""
     is_package: bool = False
     """The folder is a project of its own (pyproject.toml or setup.py) to be installed."""
+    needs_setuptools_only: bool = False
+    """It can be built with what the image has: without a network, too."""
 
 
 def find_program(folder: str, entry_point: str) -> Program:
@@ -46,6 +48,7 @@ def find_program(folder: str, entry_point: str) -> Program:
         interpreter=_interpreter(f"{folder}/{target}") if kind == "shell" else (),
         requirements=requirements if os.path.isfile(requirements) else None,
         is_package=is_package,
+        needs_setuptools_only=is_package and _needs_setuptools_only(folder),
     )
 
 
@@ -121,6 +124,23 @@ def _is_project(folder: str) -> bool:
         return False
     # One that only configures tools is no package.
     return b"[build-system]" in text or b"[project]" in text
+
+
+def _needs_setuptools_only(folder: str) -> bool:
+    try:
+        with open(f"{folder}/pyproject.toml", "rb") as file:
+            text = file.read().decode()
+    except (OSError, UnicodeDecodeError):
+        return True
+    # Imported here: few jobs bring a project.
+    import tomllib
+
+    try:
+        required = tomllib.loads(text).get("build-system", {}).get("requires", [])
+    except tomllib.TOMLDecodeError:
+        return False  # pip will say what is wrong with it
+    names = {"".join(c for c in str(line) if c.isalpha() or c in "-_") for line in required}
+    return names <= {"setuptools", "wheel"}
 
 
 def _is_in_package(folder: str, script: str) -> bool:

@@ -20,6 +20,7 @@ CONSTRAINTS = "/opt/stoker/constraints.txt"
 UNPROTECTED_VARIABLE = "STOKER_UNPROTECTED"
 """Set to 1 by a user who wants requirements.txt to replace torch after all."""
 
+_SETUPTOOLS = os.path.join(os.path.dirname(__file__), "../../setuptools")
 _FIX = (
     "look at pip's lines above; a private index is PIP_INDEX_URL or CA_REPOSITORY_ARN; without a "
     "network bake the packages into the image; torch and its friends are pinned by the image "
@@ -33,7 +34,11 @@ def make_install_steps(job: Job, program: Program, mask: Callable[[str], str]) -
     if program.requirements is not None:
         asked.append(("install requirements", ["-r", program.requirements]))
     if program.is_package:
-        asked.append(("install the package", ["."]))
+        # pip would fetch setuptools anew to build it, which network isolation forbids.
+        offline = program.needs_setuptools_only and os.path.isdir(_SETUPTOOLS)
+        asked.append(
+            ("install the package", [*(["--no-build-isolation"] if offline else []), "."])
+        )
     return tuple(
         Step(
             name=name,
