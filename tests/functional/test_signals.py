@@ -218,8 +218,26 @@ def test_the_script_is_told_behind_a_python_wrapper(opt_ml):
     process = opt_ml.start()
     opt_ml.wait_for("model/ready")
     _stop(process)
-    assert process.returncode == 0
+    assert process.returncode == 143  # the wrapper's own: it has no handler
     assert (opt_ml.root / "model/saved").read_text() == "saved\n"
+
+
+def test_a_helper_that_listens_does_not_keep_the_signal_from_the_script(opt_ml):
+    opt_ml.script(
+        "import signal, time; signal.signal(15, lambda *_: exit()); time.sleep(600)",
+        name="helper.py",
+    )
+    opt_ml.script("""
+        import os, subprocess, sys, time
+        subprocess.Popen([sys.executable, "helper.py"])
+        time.sleep(1)
+        open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
+        time.sleep(600)
+    """)
+    process = opt_ml.start()
+    opt_ml.wait_for("model/ready")
+    _stop(process)
+    assert process.returncode == 143
 
 
 def test_what_does_not_stop_is_killed_at_the_end_of_its_grace_time(tmp_path):

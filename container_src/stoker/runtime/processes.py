@@ -12,9 +12,10 @@ _TOOLKIT = "sagemaker_training.cli.train"
 def recipients(pid: int, number: int) -> list[int]:
     """Who gets a stop signal meant for a process: those that will do something with it.
 
-    A shell, the SDK v3 drivers, the stock toolkit or a program that only starts another would die
-    at once, or swallow it, and leave the user's script behind: what they started is told instead,
-    if it listens. `python train.py | tee log` tells python alone.
+    A shell, the SDK v3 drivers and the stock toolkit would die at once, or swallow it, and leave
+    the user's script behind: what they started is told instead, if it listens. So
+    `python train.py | tee log` tells python alone. Any other program is told itself: what it
+    started may be a helper, and should it die, watch tells those it leaves behind.
     """
     return _listeners(pid, number, _children())
 
@@ -40,13 +41,12 @@ def catches(pid: int, number: int) -> bool:
 
 
 def _listeners(pid: int, number: int, children: dict[int, list[int]]) -> list[int]:
-    wraps, listens = _is_wrapper(pid), catches(pid, number)
-    if listens and not wraps:
+    if not _is_wrapper(pid):
         return [pid]
-    started = [child for child in children.get(pid, []) if _was_started(child, pid)]
+    started = children.get(pid, [])
     below = [found for child in started for found in _listeners(child, number, children)]
     listening = [found for found in below if catches(found, number)]
-    if listening or listens or not wraps:
+    if listening or catches(pid, number):
         return listening or [pid]
     return below or [pid]
 
@@ -56,13 +56,6 @@ def _is_wrapper(pid: int) -> bool:
     if any(_DRIVERS in argument or _TOOLKIT in argument for argument in argv):
         return True
     return bool(argv) and os.path.basename(argv[0]).lstrip("-") in _SHELLS
-
-
-def _was_started(child: int, parent: int) -> bool:
-    """Whether it is a program of its own: not a fork, nor a worker of multiprocessing."""
-    argv = _command_line(child)
-    is_worker = any("multiprocessing" in argument for argument in argv)
-    return not is_worker and (argv != _command_line(parent) or _is_wrapper(parent))
 
 
 def _command_line(pid: int) -> list[str]:
