@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,8 @@ def _nothing_is_left_behind():
     left = descendants(os.getpid())
     for pid in left:
         os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):  # else it would be blamed on the next test, too
+            os.waitpid(pid, 0)
     assert _environ() == environ, "the test changed the environment"
     assert not left, "the test left processes running"
 

@@ -87,7 +87,10 @@ def test_ctrl_c_leaves_nothing_behind(build):
     while not _left() and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    try:
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert _left() == []
 

@@ -19,6 +19,7 @@ from stoker.host.conformance.lab import Lab
 Status = Literal["pass", "fail", "n/a"]
 LABEL_KEY = "stoker-check"
 _FULL_EXTRA_SECONDS = 150.0
+_ABORT_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,11 +79,11 @@ def run_checks(
     results: list[Result] = []
     aborted = threading.Event()
     pool = ThreadPoolExecutor(max_workers=jobs)
-    pending: set[Future[Result]] = {
-        pool.submit(_run_one, task, _make_lab(client, task, label, full, aborted), keep)
-        for task in tasks
-    }
-    try:
+    pending: set[Future[Result]] = set()
+    try:  # from the first container on: Ctrl-C may come at any moment
+        for task in tasks:
+            make_lab = _make_lab(client, task, label, full, aborted)
+            pending.add(pool.submit(_run_one, task, make_lab, keep))
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
@@ -91,8 +92,11 @@ def run_checks(
     finally:
         aborted.set()
         pool.shutdown(wait=False, cancel_futures=True)
-        _clean_up(client, label, keep)  # ends what the threads are waiting for
-        pool.shutdown(wait=True)
+        # What is removed ends the wait of its thread; one that was just being started needs a
+        # second try.
+        while pending := {future for future in pending if not future.done()}:
+            _clean_up(client, label, keep)
+            wait(pending, timeout=_ABORT_POLL_SECONDS)
         _clean_up(client, label, keep)
     return results
 
