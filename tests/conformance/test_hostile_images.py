@@ -12,6 +12,7 @@ import sys
 import tarfile
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,8 @@ def test_ctrl_c_leaves_nothing_behind(build):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Tests that run in the background inherit an ignored SIGINT; a terminal's does not.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 30
     while not _left() and time.monotonic() < deadline:
