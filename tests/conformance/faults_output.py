@@ -1,4 +1,4 @@
-"""Faults of the group `output`: one fault per check. Some stop `train` altogether, and so fail others too.
+"""Faults of the group `output`: one per check; some stop `train` and fail others too.
 
 `FAULTS` patches the launcher inside the container; `IMAGES` adds lines to the Dockerfile.
 """
