@@ -33,8 +33,13 @@ MAY_IMPORT = {
 }
 STANDARD_LIBRARY_ONLY = {"stoker", "contract", "errors", "runtime", "autoload"}
 AWS = {"boto3", "botocore"}
+# The platform plays the service: it needs the service's model and speaks S3 to its own server.
+MAY_USE_AWS = {
+    "host/platform/around/storage.py",
+    "host/platform/wire/service_model.py",
+}
 # Outside contract: handed on as it is, or set by ourselves for this very file.
-MAY_READ_ENVIRONMENT = {"autoload.py", "runtime/install.py"}
+MAY_READ_ENVIRONMENT = {"autoload.py", "runtime/install.py", "host/environment.py"}
 
 
 class Import(NamedTuple):
@@ -102,7 +107,7 @@ def test_the_lower_layers_and_the_launcher_need_the_standard_library_only(file):
 
 @pytest.mark.parametrize("file", FILES, ids=named)
 def test_aws_is_called_from_files_named_for_it_only(file):
-    if file.name == "sagemaker.py":
+    if file.name == "sagemaker.py" or named(file) in MAY_USE_AWS:
         return
     assert not [i for i in imports_of(file) if i.module.split(".")[0] in AWS]
 
