@@ -79,6 +79,24 @@ def test_a_shell_script_with_a_trap_is_told_itself(opt_ml):
     assert (opt_ml.root / "model/trapped").exists()
 
 
+def test_a_shell_script_with_a_trap_is_told_also_while_a_copy_of_it_listens(opt_ml):
+    # Before it starts a program, a shell is two for a moment. Here the copy stays.
+    opt_ml.script(
+        """
+        #!/bin/sh
+        trap 'echo trapped > $SM_MODEL_DIR/trapped; exit 11' TERM
+        (trap 'exit 0' TERM; touch $SM_MODEL_DIR/ready; while true; do sleep 0.1; done) &
+        while true; do sleep 0.1; done
+        """,
+        name="run.sh",
+    )
+    process = opt_ml.start()
+    opt_ml.wait_for("model/ready")
+    _stop(process)
+    assert process.returncode == 11
+    assert (opt_ml.root / "model/trapped").exists()
+
+
 def test_a_stop_while_pip_installs_is_prompt_and_blames_nobody(opt_ml):
     opt_ml.script("print('never')")
     # A package whose build hangs stands for any slow download.
