@@ -33,8 +33,16 @@ class Pipes:
     """Feeds the Pipe channels of one host, from start to stop."""
 
     def __init__(
-        self, request: TrainingRequest, host: str, storage: Storage, host_dir: Path
+        self,
+        request: TrainingRequest,
+        host: str,
+        storage: Storage,
+        host_dir: Path,
+        *,
+        on_failure: Callable[[], object] = lambda: None,
     ) -> None:
+        """Args: on_failure: called, in a thread of ours, when a pipe ends too early."""
+        self._on_failure = on_failure
         self._request = request
         self._host = host
         self._storage = storage
@@ -97,16 +105,22 @@ class Pipes:
         except _Stopped:
             pass
         except DownloadFailed as failure:
-            self._failure = failure
+            self._fail(failure)
         except OSError as error:
-            self._failure = DownloadFailed(
-                f"the pipe of channel {channel.name!r} cannot be used: {error}",
-                fix="leave the FIFOs of /opt/ml/input/data to the platform: only read them",
+            self._fail(
+                DownloadFailed(
+                    f"the pipe of channel {channel.name!r} cannot be used: {error}",
+                    fix="leave the FIFOs of /opt/ml/input/data to the platform: only read them",
+                )
             )
         finally:
             for one in (epoch, epoch + 1):
                 with suppress(OSError):
                     self._remove_fifo(channel, one)
+
+    def _fail(self, failure: DownloadFailed) -> None:
+        self._failure = failure
+        self._on_failure()
 
     def _make_fifo(self, channel: ChannelSource, epoch: int) -> None:
         with open_folder(self._host_dir, DATA, make=True) as folder:

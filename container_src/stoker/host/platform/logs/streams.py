@@ -84,6 +84,8 @@ class LogStreams:
             for time_ms, text in lines:
                 last = max(last, time_ms)
                 written += _encoded(last, text)
+            # Until it is written, the file may end in a torn line: then it is mended next time.
+            self._last_ms.pop(stream.file, None)
             with stream.file.open("ab") as file:
                 file.write(written)
             self._last_ms[stream.file] = last
