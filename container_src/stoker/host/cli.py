@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from stoker import __version__
 from stoker.errors import StokerError
-from stoker.host.commands import build, check, push, simulate_spot, train
+from stoker.host.commands import build, check, checkpoints, push, simulate_spot, train
 from stoker.host.failures import UsageRefused
 
-_COMMANDS = (build, train, check, push, simulate_spot)
+_COMMANDS = (build, train, check, push, checkpoints, simulate_spot)
 _INTERRUPTED = 130
 
 
