@@ -84,7 +84,10 @@ def make_model(args: argparse.Namespace, ranks: int) -> nn.Module:
     state = torch.get_rng_state()
     torch.manual_seed(0)
     model = nn.Sequential(
-        nn.Linear(8, args.width), nn.BatchNorm1d(args.width), nn.Dropout(0.2), nn.Linear(args.width, 2)
+        nn.Linear(8, args.width),
+        nn.BatchNorm1d(args.width),
+        nn.Dropout(0.2),
+        nn.Linear(args.width, 2),
     )
     torch.set_rng_state(state)
     if args.sharded:
