@@ -1,0 +1,280 @@
+"""Checkpoints of 1 GiB of model and AdamW state, beside torch's own ways to save.
+
+Usage: python benchmarks/checkpoint.py [--rounds 5] [--mebibytes 1024] [--json]
+
+The same training loop runs with and without a checkpoint in its middle, turn by turn; what a
+checkpoint costs the loop is the median of the differences of such pairs. Every method writes to
+the same disk. The machine's limits stand in the same table: copying the bytes in memory, and
+writing them past the page cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+import torch.distributed.checkpoint as dcp
+from figures import Figure, run, say
+from torch import nn
+
+import stoker
+
+LOST_GOAL, LOST_ASYNC_GOAL, DURABLE_GOAL, RESTORE_GOAL, MEMORY_GOAL = 0.05, 0.25, 1.5, 0.4, 1.02
+_STEPS = 6
+_PIECE_BYTES = 16 * 2**20
+_IN_FLIGHT = 4
+
+
+class Training:
+    """A loop whose steps take long enough, as real ones do, and its state of a given size."""
+
+    def __init__(self, size_bytes: int) -> None:
+        torch.manual_seed(0)
+        width = 1024
+        blocks = max(1, round(size_bytes / 3 / 4 / (width * (width + 1))))
+        self.model = nn.Sequential(*(nn.Linear(width, width) for _ in range(blocks)))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=True)
+        self.inputs = torch.randn(64, width)
+        self.step()
+        self.size_bytes = sum(t.numel() * t.element_size() for t in self.tensors())
+
+    def tensors(self) -> list[torch.Tensor]:
+        states = [v for state in self.optimizer.state.values() for v in state.values()]
+        return [*self.model.parameters(), *states]
+
+    def step(self) -> None:
+        loss = self.model(self.inputs).square().mean()
+        self.optimizer.zero_grad(set_to_none=False)
+        loss.backward()
+        self.optimizer.step()
+
+    def state(self) -> dict[str, object]:
+        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What a checkpoint costs.")
+    parser.add_argument("--rounds", type=int, default=5, help="turns that each one takes")
+    parser.add_argument("--mebibytes", type=int, default=1024, help="size of the state")
+    parser.add_argument("--folder", type=Path, help="on the disk to measure")
+    return run(measure, parser, peer="peer")
+
+
+def measure(args: argparse.Namespace) -> list[Figure]:
+    """All figures, from one training that every method interrupts in turn."""
+    torch.set_num_threads(os.cpu_count() or 1)
+    warnings.filterwarnings("ignore", category=UserWarning)  # async_save wants a GPU
+    say(f"a state of {args.mebibytes} MiB …")
+    training = Training(args.mebibytes * 2**20)
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        bench = Bench(training, Path(folder))
+        with bench.session:
+            return bench.figures(args.rounds)
+
+
+class Bench:
+    """Ours, the peers and the limits over one folder."""
+
+    def __init__(self, training: Training, folder: Path) -> None:
+        self.training = training
+        self.folder = folder
+        self._async: Future[object] | None = None
+        job = stoker.job(root=folder / "ml")
+        self.session = stoker.checkpoints(
+            job, keep=1, model=training.model, optimizer=training.optimizer
+        )
+        self.session.save_every(steps=10**9)
+
+    def figures(self, rounds: int) -> list[Figure]:
+        memory_bytes = self._extra_memory_bytes()
+        lost = self._lost_by_the_loop(rounds)
+        limits = {"memcpy": self._memcpy_seconds(), "disk": self._direct_write_seconds()}
+        durable, raw = self._durable(rounds)
+        ours, peer = self._restore(rounds)
+        copies = {name: 1000 * seconds for name, seconds in limits.items()}
+        return [
+            Figure(
+                name="time lost per checkpoint / torch.save + fsync",
+                ours=lost["ours"],
+                peer=lost["torch.save"],
+                unit="ms",
+                goal=LOST_GOAL,
+                others=copies,
+            ),
+            Figure(
+                name="time lost per checkpoint / DCP async_save",
+                ours=lost["ours"],
+                peer=lost["async_save"],
+                unit="ms",
+                goal=LOST_ASYNC_GOAL,
+            ),
+            Figure(
+                name="time to durable / raw direct write",
+                ours=1000 * durable,
+                peer=1000 * raw,
+                unit="ms",
+                goal=DURABLE_GOAL,
+            ),
+            Figure(
+                name="restore model and optimizer / torch.load",
+                ours=1000 * ours,
+                peer=1000 * peer,
+                unit="ms",
+                goal=RESTORE_GOAL,
+                others=copies,
+            ),
+            Figure(
+                name="extra memory / state",
+                ours=memory_bytes / 2**20,
+                peer=self.training.size_bytes / 2**20,
+                unit="MiB",
+                goal=MEMORY_GOAL,
+            ),
+        ]
+
+    # -- time lost by the loop -----------------------------------------------------------------
+
+    def _lost_by_the_loop(self, rounds: int) -> dict[str, float]:
+        """Milliseconds, the median over rounds of pairs with and without."""
+        methods: dict[str, Callable[[], object]] = {
+            "ours": self._save,
+            "torch.save": self._torch_save,
+            "async_save": self._async_save,
+        }
+        lost: dict[str, list[float]] = {name: [] for name in methods}
+        for number in range(rounds + 1):
+            for name, save in methods.items():
+                say(f"round {number}: {name} …")
+                without = self._run_loop(None)
+                spent = self._run_loop(save)
+                self._settle()
+                lost[name].append(1000 * (spent - without))
+        return {name: max(0.01, statistics.median(times[1:])) for name, times in lost.items()}
+
+    def _run_loop(self, save: Callable[[], object] | None) -> float:
+        started = time.perf_counter()
+        for step in range(_STEPS):
+            self.training.step()
+            if step == 1 and save is not None:
+                save()
+        return time.perf_counter() - started
+
+    def _save(self) -> None:
+        self.session.advance()
+        self.session.save()
+
+    def _torch_save(self) -> None:
+        with open(self.folder / "torch.pt", "wb") as file:
+            torch.save(self.training.state(), file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _async_save(self) -> None:
+        target = self.folder / "dcp"
+        shutil.rmtree(target, ignore_errors=True)
+        self._async = dcp.async_save(self.training.state(), checkpoint_id=target, no_dist=True)
+
+    def _settle(self) -> None:
+        """Between turns nothing of the one before is under way any more."""
+        self.session.flush()
+        if self._async is not None:
+            self._async.result()
+            self._async = None
+        os.sync()
+
+    # -- durable, restore, memory --------------------------------------------------------------
+
+    def _durable(self, rounds: int) -> tuple[float, float]:
+        """Seconds until ours is on the disk, and until the same bytes are by the quickest way."""
+        ours, raw = [], []
+        for _ in range(rounds + 1):
+            self._settle()
+            started = time.perf_counter()
+            self._save()
+            self.session.flush()
+            ours.append(time.perf_counter() - started)
+            raw.append(self._direct_write_seconds())
+        return statistics.median(ours[1:]), statistics.median(raw[1:])
+
+    def _restore(self, rounds: int) -> tuple[float, float]:
+        """Seconds from a file to a model and an optimizer that go on, both fresh."""
+        ours, peer = [], []
+        self._torch_save()
+        self._save()
+        self._settle()
+        for _ in range(rounds + 1):
+            ours.append(_timed(self._restore_ours, _fresh_like(self.training)))
+            peer.append(_timed(self._restore_torch, _fresh_like(self.training)))
+        return statistics.median(ours[1:]), statistics.median(peer[1:])
+
+    def _restore_ours(self, fresh: Training) -> None:
+        job = stoker.job(root=self.folder / "ml")
+        with stoker.checkpoints(job, model=fresh.model, optimizer=fresh.optimizer):
+            pass
+
+    def _restore_torch(self, fresh: Training) -> None:
+        state = torch.load(self.folder / "torch.pt", weights_only=True)
+        fresh.model.load_state_dict(state["model"])
+        fresh.optimizer.load_state_dict(state["optimizer"])
+
+    def _extra_memory_bytes(self) -> float:
+        """What the process has more after a first save than before."""
+        before = _resident_bytes()
+        self._save()
+        self.session.flush()
+        return _resident_bytes() - before
+
+    def _memcpy_seconds(self) -> float:
+        source = torch.zeros(self.training.size_bytes, dtype=torch.uint8)
+        target = torch.zeros_like(source)
+        return min(_timed(lambda _: target.copy_(source), None) for _ in range(3))
+
+    def _direct_write_seconds(self) -> float:
+        size_bytes = self.training.size_bytes // _PIECE_BYTES * _PIECE_BYTES
+        with mmap.mmap(-1, _PIECE_BYTES) as piece:
+            piece[:] = os.urandom(_PIECE_BYTES)
+            return _timed(lambda _: _write_direct(self.folder / "raw", piece, size_bytes), None)
+
+
+def _write_direct(path: Path, piece: mmap.mmap, size_bytes: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_DIRECT)
+    try:
+        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+            starts = range(0, size_bytes, _PIECE_BYTES)
+            list(pool.map(lambda start: os.pwrite(handle, piece, start), starts))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _fresh_like(training: Training) -> Training:
+    fresh = Training.__new__(Training)
+    fresh.model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in training.model))
+    fresh.optimizer = torch.optim.AdamW(fresh.model.parameters(), lr=1e-5, fused=True)
+    return fresh
+
+
+def _timed(function: Callable[[Training], object], argument: Training | None) -> float:
+    started = time.perf_counter()
+    function(argument)  # type: ignore[arg-type] # limits need no training
+    return time.perf_counter() - started
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
