@@ -49,9 +49,11 @@ class Words(Dataset):
 
 class CountingTrainer(Trainer):
     interruption: Interruption
+    losses: list[float]
 
     def training_step(self, *args, **kwargs):
         loss = super().training_step(*args, **kwargs)
+        self.losses.append(loss.item())
         self.interruption.count()
         return loss
 
@@ -87,7 +89,7 @@ def make_trainer(folder, interruption, *, callbacks=(), **changes):
         eval_dataset=Subset(Words(), range(3)),
         callbacks=list(callbacks),
     )
-    trainer.interruption = interruption
+    trainer.interruption, trainer.losses = interruption, []
     return trainer
 
 
