@@ -25,10 +25,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed.checkpoint as dcp
-from figures import Figure, run, say
 from torch import nn
 
 import stoker
+from figures import Figure, run, say
 
 LOST_GOAL, LOST_ASYNC_GOAL, DURABLE_GOAL, RESTORE_GOAL, MEMORY_GOAL = 0.05, 0.25, 1.5, 0.4, 1.02
 _STEPS = 6

@@ -2,8 +2,8 @@
 
 On this machine:
     python examples/by_feature/spot.py
-Press Ctrl-C or kill it, however rudely, and start it again: it continues with the very batch it
-was at. `--fresh` starts anew.
+Stop it (kill PID) and start it again: it continues with the very batch it was at. After kill -9
+it repeats what was not saved yet, and comes to the same end. `--fresh` starts anew.
 
 On SageMaker, with instances up to 90 % cheaper (SDK v2):
     PyTorch(image_uri=…, entry_point="spot.py", use_spot_instances=True, max_wait=86400,

@@ -99,6 +99,21 @@ def test_a_hand_written_loop_may_ask_the_job(opt_ml):
     assert "left by itself" in out
 
 
+def test_after_the_block_a_signal_is_the_scripts_own_business_again(opt_ml):
+    opt_ml.script("""
+        import os, time, stoker
+        with stoker.checkpoints(stoker.job(), kept={}) as ckpt:
+            ckpt.advance()
+        open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
+        time.sleep(200)
+    """)
+    process = opt_ml.start()
+    opt_ml.wait_for("model/ready")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    assert process.returncode == 143
+
+
 def test_two_ranks_under_torchrun_stop_and_the_outcome_says_where(opt_ml):
     opt_ml.script(SCRIPT.read_text())
     opt_ml.hyperparameters(

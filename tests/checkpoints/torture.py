@@ -21,9 +21,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a script, from anywhere
 
-from stoker.checkpoints.store import Store  # noqa: E402
-from tests.checkpoints import training  # noqa: E402
-from tests.checkpoints.runs import DEADLINE_SECONDS, Run  # noqa: E402
+from stoker.checkpoints.store import Store
+from tests.checkpoints import training
+from tests.checkpoints.runs import DEADLINE_SECONDS, Run
 
 ARGUMENTS = ("--epochs=5", "--every=1", "--keep=2", "--width=512")
 MOST_STEPS_PER_LIFE = 4

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint import state_dict as by_name
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from stoker.checkpoints.dtensors import is_dtensor, local_part
 from stoker.errors import CheckpointFailed, CheckpointMismatch
 
 _RESERVED = {"own", "loop"}
@@ -28,7 +27,7 @@ class Parts:
         for name, part in self._parts.items():
             _check(name, part)
         parameters = (p for model in self._models() for p in model.parameters())
-        self.is_sharded = any(isinstance(parameter, DTensor) for parameter in parameters)
+        self.is_sharded = any(is_dtensor(parameter) for parameter in parameters)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,7 +70,7 @@ class Parts:
     def settled(self) -> set[int]:
         """Addresses of what changes in an optimizer's step and nowhere else."""
         return {
-            _local(tensor).data_ptr()
+            local_part(tensor).data_ptr()
             for optimizer in self.optimizers()
             for tensor in _tensors_of(optimizer)
         }
@@ -92,22 +91,30 @@ class Parts:
     def _state_of(self, part: Any, named: bool) -> Any:  # noqa: ANN401 - as its state_dict says
         if isinstance(part, dict):
             return dict(part)
-        if named and isinstance(part, torch.nn.Module):
-            return by_name.get_model_state_dict(part)
-        if named and isinstance(part, torch.optim.Optimizer):
-            return by_name.get_optimizer_state_dict(self._model_of(part), part)
+        if named and isinstance(part, torch.nn.Module | torch.optim.Optimizer):
+            # Only a sharded job waits for this import.
+            from stoker.checkpoints.sharding import state_by_name
+
+            return state_by_name(*self._with_model(part))
         return part.state_dict()
 
     def _load(self, part: Any, state: Any, named: bool) -> None:  # noqa: ANN401
         if isinstance(part, dict):
             part.clear()
             part.update(state)
-        elif named and isinstance(part, torch.nn.Module):
-            by_name.set_model_state_dict(part, state)
-        elif named and isinstance(part, torch.optim.Optimizer):
-            by_name.set_optimizer_state_dict(self._model_of(part), part, state)
+        elif named and isinstance(part, torch.nn.Module | torch.optim.Optimizer):
+            from stoker.checkpoints.sharding import load_by_name
+
+            load_by_name(state, *self._with_model(part))
         else:
             part.load_state_dict(state)
+
+    def _with_model(
+        self, part: torch.nn.Module | torch.optim.Optimizer
+    ) -> tuple[torch.nn.Module, torch.optim.Optimizer | None]:
+        if isinstance(part, torch.nn.Module):
+            return part, None
+        return self._model_of(part), part
 
 
 def _unwrapped(part: object) -> object:
@@ -133,7 +140,3 @@ def _tensors_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
         yield from group["params"]
     for state in optimizer.state.values():
         yield from (value for value in state.values() if isinstance(value, torch.Tensor))
-
-
-def _local(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

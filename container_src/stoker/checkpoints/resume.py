@@ -13,7 +13,6 @@ from stoker.checkpoints.group import Group
 from stoker.checkpoints.log import say, warn
 from stoker.checkpoints.manifest import Manifest, Shard
 from stoker.checkpoints.parts import Parts
-from stoker.checkpoints.sharding import read_pieces
 from stoker.checkpoints.shards import Place, parse_head
 from stoker.checkpoints.staging import Staging
 from stoker.checkpoints.store import Checkpoint, Store
@@ -125,6 +124,9 @@ class Resume:
         """Sharded tensors, each in the form in which the model has it now."""
         if not manifest.is_sharded:
             return {}
+        # Only a sharded job waits for this import.
+        from stoker.checkpoints.sharding import read_pieces
+
         encoder = Encoder()
         for name, state in self._parts.state(named=True).items():
             if name in tree:

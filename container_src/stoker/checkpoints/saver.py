@@ -10,6 +10,7 @@ from stoker.checkpoints.checksums import PREFERRED
 from stoker.checkpoints.direct import BLOCK_BYTES, PieceWriter
 from stoker.checkpoints.draft import Draft, remove_whole
 from stoker.checkpoints.group import Group
+from stoker.checkpoints.log import warn
 from stoker.checkpoints.manifest import Manifest, Shard, manifest_text
 from stoker.checkpoints.snapshot import Snapshot
 from stoker.checkpoints.staging import Staging
@@ -168,7 +169,8 @@ class Saver:
         if self._group.is_leader:
             return name
         if self._group.is_local_leader:
-            draft.publish(name)
+            if not draft.publish(name):
+                raise _failed(about.step, f"{name} is taken on this host alone")
             for old in (f"{self._store.folder}/{name}" for name in doomed):
                 if not is_uploading(old):
                     remove_whole(old)
@@ -186,8 +188,15 @@ class Saver:
                 serial = max(serial + 1, self._store.next_serial())
         except OSError as error:
             return "", [], f"{error.strerror} ({self._store.folder})"
-        name = make_name(serial, about.step)
-        return name, [c.name for c in self._store.prune(keep=self._keep, trust=name)], ""
+        return make_name(serial, about.step), self._prune(make_name(serial, about.step)), ""
+
+    def _prune(self, name: str) -> list[str]:
+        """Names of what is gone. That something stays is no reason to call a save failed."""
+        try:
+            return [c.name for c in self._store.prune(keep=self._keep, trust=name)]
+        except (OSError, StokerError) as error:
+            warn(f"old checkpoints stay: {error}")
+            return []
 
 
 def _failed(step: int, trouble: str) -> CheckpointFailed:

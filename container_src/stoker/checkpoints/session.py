@@ -190,8 +190,10 @@ class Session:
         trace: TracebackType | None,
     ) -> bool:
         try:
-            if kind is None and not self.stopped and not self._recorder.has(self.progress):
-                self._save()  # so that an interruption from here on repeats nothing
+            if kind is None:
+                self._stopping.settle()
+                if not self.stopped and not self._recorder.has(self.progress):
+                    self._save()  # so that an interruption from here on repeats nothing
             self.flush()
         except CheckpointFailed as failure:
             if kind is None or kind is Leave:
@@ -199,8 +201,9 @@ class Session:
             warn(failure.message)  # the script's own error matters more
         finally:
             self._recorder.close()
-        if self.stopped:
-            self._stopping.leave(self.step, checkpoint=self._last_step())
+            if self.stopped:
+                self._stopping.leave(self.step, checkpoint=self._last_step())
+            self._stopping.rest()
         return kind is Leave
 
     def reach_boundary(self, *, is_due: bool = False) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
@@ -23,10 +24,17 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner
+from torch.distributed.checkpoint.state_dict import (
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.storage import StorageReader
 from torch.distributed.tensor import DTensor
 from torch.futures import Future
+from torch.optim import Optimizer
 
 from stoker.checkpoints.shards import parse_head
 
@@ -44,8 +52,10 @@ class Piece:
         return {"offsets": self.offsets, "whole": self.whole}
 
 
-def own_piece(tensor: DTensor) -> Piece | None:
+def own_piece(tensor: torch.Tensor) -> Piece | None:
     """What this rank is to write of a tensor; None if nothing, or another has the same piece."""
+    if not isinstance(tensor, DTensor):
+        raise TypeError(f"{type(tensor).__name__} is no DTensor")
     coordinate = tensor.device_mesh.get_coordinate()
     placed = zip(coordinate or (), tensor.placements, strict=False)
     is_replica = any(place.is_replicate() and at > 0 for at, place in placed)
@@ -71,6 +81,21 @@ def read_pieces(files: list[str], wanted: Mapping[str, torch.Tensor]) -> None:
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     with torch.no_grad():
         load(target, storage_reader=_Reader(files), planner=planner, no_dist=not is_group)
+
+
+def state_by_name(model: nn.Module, optimizer: Optimizer | None = None) -> dict[str, Any]:
+    """The state of a model, or of its optimizer, by names that are the same on all ranks."""
+    if optimizer is None:
+        return get_model_state_dict(model)
+    return dict(get_optimizer_state_dict(model, optimizer))
+
+
+def load_by_name(state: Any, model: nn.Module, optimizer: Optimizer | None = None) -> None:  # noqa: ANN401 - as it was saved
+    """Gives a model, or its optimizer, such a state back."""
+    if optimizer is None:
+        set_model_state_dict(model, state)
+    else:
+        set_optimizer_state_dict(model, optimizer, state)
 
 
 class _Reader(StorageReader):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.checkpoints.sharding import own_piece
 from stoker.checkpoints.shards import Layout, make_layout
 from stoker.checkpoints.staging import Staging
 from stoker.checkpoints.tree import Encoder
 from stoker.errors import CheckpointFailed
+
+if TYPE_CHECKING:
+    from stoker.checkpoints.sharding import Piece
 
 
 class Snapshot:
@@ -41,8 +43,7 @@ class Snapshot:
         common, local = Encoder(), Encoder()
         state_tree = {name: common.encode(value, name) for name, value in state.items()}
         own_tree = {name: local.encode(value, f"own.{name}") for name, value in own.items()}
-        held = {name: own_piece(tensor) for name, tensor in common.sharded.items()}
-        pieces = {name: piece for name, piece in held.items() if piece is not None}
+        pieces = _own_pieces(common.sharded) if common.sharded else {}
         self.is_sharded = bool(common.sharded)
         self._tensors = {name: piece.tensor for name, piece in pieces.items()} | local.tensors
         if is_leader:
@@ -104,6 +105,14 @@ class Snapshot:
 
     def _has_changed(self, name: str, tensor: torch.Tensor) -> bool:
         return self._is_late[name] and _version(tensor) != self._versions[name]
+
+
+def _own_pieces(tensors: dict[str, torch.Tensor]) -> dict[str, Piece]:
+    # Only a sharded job waits for this import.
+    from stoker.checkpoints.sharding import own_piece
+
+    held = {name: own_piece(tensor) for name, tensor in tensors.items()}
+    return {name: piece for name, piece in held.items() if piece is not None}
 
 
 def _make_stream() -> torch.cuda.Stream | None:

@@ -41,6 +41,16 @@ class Stopping:
         self.is_agreed = bool(wishes & _STOP)
         return bool(wishes & _TIME), self.is_agreed
 
+    def settle(self) -> None:
+        """At the end of a run: what is under way between the ranks arrives."""
+        if self._under_way is not None:
+            self._under_way()
+            self._under_way = None
+
+    def rest(self) -> None:
+        """After the loop a SIGTERM is the script's own business again."""
+        stop_listener().rest()
+
     def has_time(self, seconds: float) -> bool:
         """Whether something that long fits into the grace time, on every host."""
         return all(self._group.gather(seconds <= seconds_left()))

@@ -10,16 +10,14 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from torch.distributed.tensor import DTensor
 
+from stoker.checkpoints.dtensors import is_dtensor
 from stoker.checkpoints.shards import is_storable
 from stoker.errors import CheckpointFailed
-
-_Tensor = TypeVar("_Tensor", bound=torch.Tensor)
 
 
 class Encoder:
@@ -35,7 +33,7 @@ class Encoder:
 
     def __init__(self) -> None:
         self.tensors: dict[str, torch.Tensor] = {}
-        self.sharded: dict[str, DTensor] = {}
+        self.sharded: dict[str, torch.Tensor] = {}
         """Tensors of which each rank holds a piece: the names are in the JSON, the pieces not."""
         self._seen: dict[tuple[object, ...], str] = {}
 
@@ -43,7 +41,7 @@ class Encoder:
         """Returns the JSON for a value; `path` names its tensors."""
         if value is None or type(value) in (bool, int, float, str):
             return value
-        if isinstance(value, DTensor):
+        if isinstance(value, torch.Tensor) and is_dtensor(value):
             return {"sharded": self._name(self.sharded, path, value)}
         if isinstance(value, torch.Tensor):
             return self._encode_tensor(value, path)
@@ -95,7 +93,7 @@ class Encoder:
         plain = next(kind for kind in (bool, int, float, str) if isinstance(value, kind))
         return plain(value)
 
-    def _name(self, taken: dict[str, _Tensor], path: str, value: _Tensor) -> str:
+    def _name(self, taken: dict[str, torch.Tensor], path: str, value: torch.Tensor) -> str:
         name = path
         while name in self.tensors or name in self.sharded:
             name += "'"

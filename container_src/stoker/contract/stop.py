@@ -101,16 +101,28 @@ class StopListener:
     def __init__(self) -> None:
         self.heard_at: float | None = None
         """Monotonic time of the signal."""
+        self._is_listening = False
         self._before: Callable[[int, FrameType | None], Any] | int | None = None
 
     def listen(self) -> None:
         """From now on SIGTERM is noted. In a thread that may not, nothing happens."""
         import signal
 
+        if self._is_listening or self.heard_at is not None:
+            return
         try:
             self._before = signal.signal(signal.SIGTERM, self._hear)
+            self._is_listening = True
         except ValueError:  # only the main thread may
             return
+
+    def rest(self) -> None:
+        """SIGTERM is again what it was before: nobody asks any more whether it came."""
+        import signal
+
+        if self._is_listening and self.heard_at is None:
+            signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
+            self._is_listening = False
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         import signal
@@ -125,10 +137,10 @@ _LISTENERS: list[StopListener] = []
 
 
 def stop_listener() -> StopListener:
-    """The one of this process: signals belong to processes, not to objects."""
+    """The one of this process, listening: signals belong to processes, not to objects."""
     if not _LISTENERS:
         _LISTENERS.append(StopListener())
-        _LISTENERS[0].listen()
+    _LISTENERS[0].listen()
     return _LISTENERS[0]
 
 
