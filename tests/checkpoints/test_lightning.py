@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
@@ -83,6 +84,10 @@ class Net(LightningModule):
         self.extra = checkpoint["extra"]
 
 
+def own_handler(number, frame):
+    """What the script itself does about SIGTERM."""
+
+
 def fit(job, *, at=0, breaks=False, data=None, callback=None, **changes):
     """One process: three epochs, or as many as an interruption after `at` batches leaves."""
     with a_process_of_its_own():
@@ -99,7 +104,9 @@ def fit(job, *, at=0, breaks=False, data=None, callback=None, **changes):
             **changes,
         )
         loader = DataLoader(Noisy(), 4, shuffle=True) if data is None else data
+        signal.signal(signal.SIGTERM, own_handler)
         trainer.fit(model, loader, DataLoader(Noisy(), 8))
+        checkpoints.handler_after = signal.getsignal(signal.SIGTERM)
     return model, checkpoints
 
 
@@ -167,12 +174,14 @@ def test_a_run_that_broke_off_goes_on_from_the_last_save(tmp_path, whole):
     assert same_weights(second, whole)
 
 
-def test_a_finished_run_is_not_trained_again(tmp_path):
+def test_a_finished_run_is_not_trained_again_and_sigterm_is_the_scripts_own(tmp_path):
     job = make_job(tmp_path)
-    whole, _ = fit(job)
-    again, _ = fit(job)
+    whole, checkpoints = fit(job)
+    assert checkpoints.handler_after is own_handler
+    again, checkpoints = fit(job)
     assert again.losses == []
     assert same_weights(again, whole)
+    assert checkpoints.handler_after is own_handler
 
 
 def test_old_checkpoints_go_and_the_best_stays(tmp_path):

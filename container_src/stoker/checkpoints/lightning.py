@@ -81,8 +81,8 @@ class StokerCheckpoints(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Puts the boundary between two steps where Lightning asks for the next batch."""
         # Lightning's own handler calls collectives, which may not be done in a handler, and
-        # leaves without a checkpoint. The one before it is ours.
-        before: Any = trainer._signal_connector._original_handlers.get(signal.SIGTERM)
+        # leaves without a checkpoint. The one before it is ours, and ours to take away.
+        before: Any = trainer._signal_connector._original_handlers.pop(signal.SIGTERM, None)
         if before is not None:
             signal.signal(signal.SIGTERM, before)
         fetcher: Any = trainer.fit_loop._data_fetcher
