@@ -50,6 +50,29 @@ class Stream(IterableDataset):
         return iter([(row, row.sum()) for row in Noisy().rows])
 
 
+class Counted:
+    """A loader that knows its own place, as torchdata's does."""
+
+    def __init__(self):
+        self.done = 0
+        self.is_put_back = False
+
+    def __len__(self):
+        return BATCHES
+
+    def __iter__(self):
+        self.done, self.is_put_back = self.done if self.is_put_back else 0, False
+        for rows in Noisy().rows.split(4)[self.done :]:
+            self.done += 1
+            yield rows, rows.sum(1)
+
+    def state_dict(self):
+        return {"done": self.done % BATCHES}
+
+    def load_state_dict(self, state):
+        self.done, self.is_put_back = state["done"], True
+
+
 class Net(LightningModule):
     def __init__(self, interruption):
         super().__init__()
@@ -151,6 +174,13 @@ def test_two_interruptions_of_a_stream_without_length(tmp_path):
     parts = [fit(job, at=at, data=DataLoader(Stream(), 4))[0] for at in (6, 9, 0)]
     assert [loss for part in parts for loss in part.losses] == whole.losses
     assert same_weights(parts[-1], whole)
+
+
+def test_a_loader_that_knows_its_place_is_not_moved_twice(tmp_path):
+    whole, _ = fit(make_job(tmp_path / "whole"), data=Counted())
+    job = make_job(tmp_path / "parts")
+    parts = [fit(job, at=at, data=Counted())[0] for at in (7, 3, 0)]
+    assert [loss for part in parts for loss in part.losses] == whole.losses
 
 
 def test_workers_that_draw_random_numbers_go_on_too(tmp_path):

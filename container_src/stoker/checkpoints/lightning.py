@@ -88,8 +88,10 @@ class StokerCheckpoints(Callback):
         fetcher: Any = trainer.fit_loop._data_fetcher
         if self._session is None or fetcher is None:
             return
-        fetcher._combined_loader = _FollowedLoader(self, trainer, self._session, self._loop)
-        iter(fetcher)
+        loader = _FollowedLoader(self, trainer, self._session, self._loop)
+        fetcher._combined_loader = fetcher.iterator = loader
+        if not loader.knows_its_place:
+            iter(fetcher)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Tells how good the model is."""
@@ -141,8 +143,11 @@ class _FollowedLoader:
         self._session = session
         self._loop = loop
         self._combined: Any = trainer.fit_loop._combined_loader
-        self._batches: Iterator[Any] | None = None
         self._last_step = session.step
+        loaders = self._combined.flattened
+        self.knows_its_place = any(hasattr(loader, "state_dict") for loader in loaders)
+        """Whether Lightning has put it where it was already, with the iterator it has begun."""
+        self._batches: Iterator[Any] | None = self._combined if self.knows_its_place else None
 
     def __iter__(self) -> _FollowedLoader:
         self._batches = None
@@ -150,8 +155,11 @@ class _FollowedLoader:
 
     def __next__(self) -> Any:  # noqa: ANN401 - a batch may be anything
         self._reach_boundary()
-        if self._batches is None:
+        if self._batches is None and self.knows_its_place:
+            self._batches = iter(self._combined)
+        elif self._batches is None:
             self._batches = self._loop.start(_Batches(self._combined))
+        self._loop.catch_up()
         return next(self._batches)
 
     def __len__(self) -> int:
