@@ -1,6 +1,6 @@
 """Checkpoints of 1 GiB of model and AdamW state, beside torch's own ways to save.
 
-Usage: python benchmarks/checkpoint.py [--rounds 5] [--mebibytes 1024] [--json]
+Usage: python benchmarks/checkpoint.py [--rounds 5] [--mebibytes 1024] [--threads N] [--json]
 
 The same training loop runs with and without a checkpoint in its middle, turn by turn; what a
 checkpoint costs the loop is the median of the differences of such pairs. Every method writes to
@@ -67,13 +67,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What a checkpoint costs.")
     parser.add_argument("--rounds", type=int, default=5, help="turns that each one takes")
     parser.add_argument("--mebibytes", type=int, default=1024, help="size of the state")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the loop")
     parser.add_argument("--folder", type=Path, help="on the disk to measure")
     return run(measure, parser, peer="peer")
 
 
 def measure(args: argparse.Namespace) -> list[Figure]:
     """All figures, from one training that every method interrupts in turn."""
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(args.threads)
     warnings.filterwarnings("ignore", category=UserWarning)  # async_save wants a GPU
     say(f"a state of {args.mebibytes} MiB …")
     training = Training(args.mebibytes * 2**20)
