@@ -1,6 +1,6 @@
 """Checkpoints of 1 GiB of model and AdamW state, beside torch's own ways to save.
 
-Usage: python benchmarks/checkpoint.py [--rounds 5] [--mebibytes 1024] [--json]
+Usage: python benchmarks/checkpoint.py [--rounds 5] [--mebibytes 1024] [--threads N] [--json]
 
 The same training loop runs with and without a checkpoint in its middle, turn by turn; what a
 checkpoint costs the loop is the median of the differences of such pairs. Every method writes to
@@ -67,13 +67,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What a checkpoint costs.")
     parser.add_argument("--rounds", type=int, default=5, help="turns that each one takes")
     parser.add_argument("--mebibytes", type=int, default=1024, help="size of the state")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the loop")
     parser.add_argument("--folder", type=Path, help="on the disk to measure")
     return run(measure, parser, peer="peer")
 
 
 def measure(args: argparse.Namespace) -> list[Figure]:
     """All figures, from one training that every method interrupts in turn."""
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(args.threads)
     warnings.filterwarnings("ignore", category=UserWarning)  # async_save wants a GPU
     say(f"a state of {args.mebibytes} MiB …")
     training = Training(args.mebibytes * 2**20)
@@ -99,49 +100,28 @@ class Bench:
     def figures(self, rounds: int) -> list[Figure]:
         memory_bytes = self._extra_memory_bytes()
         lost = self._lost_by_the_loop(rounds)
-        limits = {"memcpy": self._memcpy_seconds(), "disk": self._direct_write_seconds()}
+        limits = {"memcpy": self._memcpy_ms(), "disk": self._direct_write_ms()}
         durable, raw = self._durable(rounds)
-        ours, peer = self._restore(rounds)
-        copies = {name: 1000 * seconds for name, seconds in limits.items()}
-        return [
-            Figure(
-                name="time lost per checkpoint / torch.save + fsync",
-                ours=lost["ours"],
-                peer=lost["torch.save"],
-                unit="ms",
-                goal=LOST_GOAL,
-                others=copies,
-            ),
-            Figure(
-                name="time lost per checkpoint / DCP async_save",
-                ours=lost["ours"],
-                peer=lost["async_save"],
-                unit="ms",
-                goal=LOST_ASYNC_GOAL,
-            ),
-            Figure(
-                name="time to durable / raw direct write",
-                ours=1000 * durable,
-                peer=1000 * raw,
-                unit="ms",
-                goal=DURABLE_GOAL,
-            ),
-            Figure(
-                name="restore model and optimizer / torch.load",
-                ours=1000 * ours,
-                peer=1000 * peer,
-                unit="ms",
-                goal=RESTORE_GOAL,
-                others=copies,
-            ),
-            Figure(
-                name="extra memory / state",
-                ours=memory_bytes / 2**20,
-                peer=self.training.size_bytes / 2**20,
-                unit="MiB",
-                goal=MEMORY_GOAL,
-            ),
+        restored, loaded = self._restore(rounds)
+        mebibytes = (memory_bytes / 2**20, self.training.size_bytes / 2**20)
+        rows = [
+            ("time lost / torch.save + fsync", lost["ours"], lost["torch.save"], LOST_GOAL),
+            ("time lost / DCP async_save", lost["ours"], lost["async_save"], LOST_ASYNC_GOAL),
+            ("time to durable / raw direct write", durable, raw, DURABLE_GOAL),
+            ("restore / torch.load", restored, loaded, RESTORE_GOAL),
         ]
+        figures = [
+            Figure(name=name, ours=ours, peer=peer, unit="ms", goal=goal, others=limits)
+            for name, ours, peer, goal in rows
+        ]
+        memory = Figure(
+            name="extra memory / state",
+            ours=mebibytes[0],
+            peer=mebibytes[1],
+            unit="MiB",
+            goal=MEMORY_GOAL,
+        )
+        return [*figures, memory]
 
     # -- time lost by the loop -----------------------------------------------------------------
 
@@ -174,6 +154,10 @@ class Bench:
         self.session.advance()
         self.session.save()
 
+    def _save_and_flush(self) -> None:
+        self._save()
+        self.session.flush()
+
     def _torch_save(self) -> None:
         with open(self.folder / "torch.pt", "wb") as file:
             torch.save(self.training.state(), file)
@@ -196,26 +180,25 @@ class Bench:
     # -- durable, restore, memory --------------------------------------------------------------
 
     def _durable(self, rounds: int) -> tuple[float, float]:
-        """Seconds until ours is on the disk, and until the same bytes are by the quickest way."""
+        """Milliseconds until ours is on the disk, and the same bytes by the quickest way."""
         ours, raw = [], []
         for _ in range(rounds + 1):
             self._settle()
-            started = time.perf_counter()
-            self._save()
-            self.session.flush()
-            ours.append(time.perf_counter() - started)
-            raw.append(self._direct_write_seconds())
+            ours.append(_timed_ms(self._save_and_flush))
+            raw.append(self._direct_write_ms())
         return statistics.median(ours[1:]), statistics.median(raw[1:])
 
     def _restore(self, rounds: int) -> tuple[float, float]:
-        """Seconds from a file to a model and an optimizer that go on, both fresh."""
+        """Milliseconds from a file to a model and an optimizer that go on, both fresh."""
         ours, peer = [], []
         self._torch_save()
         self._save()
         self._settle()
         for _ in range(rounds + 1):
-            ours.append(_timed(self._restore_ours, _fresh_like(self.training)))
-            peer.append(_timed(self._restore_torch, _fresh_like(self.training)))
+            fresh = _fresh_like(self.training)
+            ours.append(_timed_ms(lambda: self._restore_ours(fresh)))  # noqa: B023 - called here
+            fresh = _fresh_like(self.training)
+            peer.append(_timed_ms(lambda: self._restore_torch(fresh)))  # noqa: B023 - as above
         return statistics.median(ours[1:]), statistics.median(peer[1:])
 
     def _restore_ours(self, fresh: Training) -> None:
@@ -231,20 +214,19 @@ class Bench:
     def _extra_memory_bytes(self) -> float:
         """What the process has more after a first save than before."""
         before = _resident_bytes()
-        self._save()
-        self.session.flush()
+        self._save_and_flush()
         return _resident_bytes() - before
 
-    def _memcpy_seconds(self) -> float:
+    def _memcpy_ms(self) -> float:
         source = torch.zeros(self.training.size_bytes, dtype=torch.uint8)
         target = torch.zeros_like(source)
-        return min(_timed(lambda _: target.copy_(source), None) for _ in range(3))
+        return min(_timed_ms(lambda: target.copy_(source)) for _ in range(3))
 
-    def _direct_write_seconds(self) -> float:
+    def _direct_write_ms(self) -> float:
         size_bytes = self.training.size_bytes // _PIECE_BYTES * _PIECE_BYTES
         with mmap.mmap(-1, _PIECE_BYTES) as piece:
             piece[:] = os.urandom(_PIECE_BYTES)
-            return _timed(lambda _: _write_direct(self.folder / "raw", piece, size_bytes), None)
+            return _timed_ms(lambda: _write_direct(self.folder / "raw", piece, size_bytes))
 
 
 def _write_direct(path: Path, piece: mmap.mmap, size_bytes: int) -> None:
@@ -265,10 +247,10 @@ def _fresh_like(training: Training) -> Training:
     return fresh
 
 
-def _timed(function: Callable[[Training], object], argument: Training | None) -> float:
+def _timed_ms(function: Callable[[], object]) -> float:
     started = time.perf_counter()
-    function(argument)  # type: ignore[arg-type] # limits need no training
-    return time.perf_counter() - started
+    function()
+    return 1000 * (time.perf_counter() - started)
 
 
 def _resident_bytes() -> int:

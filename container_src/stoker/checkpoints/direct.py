@@ -1,4 +1,4 @@
-"""Between memory and disk past the page cache: quicker, and it leaves the cache to the data."""
+"""From memory to disk past the page cache: quicker, and it leaves the cache to the data."""
 
 from __future__ import annotations
 
@@ -74,30 +74,6 @@ class PieceWriter:
         while start < stop:
             start += os.pwrite(self._handle, self._buffer[start:stop], start)
         return hexadecimal(checksum)
-
-
-def read_into(path: str, buffer: memoryview, *, checksum: str) -> tuple[str, ...]:
-    """Reads a file as long as the buffer, all cores at once, and returns its checksums.
-
-    Through the cache: what was just downloaded, or written before a restart, is still in it.
-
-    Raises:
-        OSError: it cannot be read, or ends early.
-    """
-    function = checksum_named(checksum)
-
-    def read(start: int) -> str:
-        piece = buffer[start : start + PIECE_BYTES]
-        done = 0
-        while done < len(piece):
-            count = os.preadv(file.fileno(), [piece[done:]], start + done)
-            if count == 0:
-                raise OSError(0, "it ends early")
-            done += count
-        return hexadecimal(function(piece))
-
-    with open(path, "rb") as file, ThreadPoolExecutor(_IN_FLIGHT) as pool:
-        return tuple(pool.map(read, range(0, len(buffer), PIECE_BYTES)))
 
 
 def _whole_blocks(size_bytes: int) -> int:

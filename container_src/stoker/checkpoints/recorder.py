@@ -87,7 +87,7 @@ class Recorder:
         """
         if not self._settings.resume:
             return None
-        resumed = Resume(self._store, self._group, self._parts, self._saver.staging).run()
+        resumed = Resume(self._store, self._group, self._parts).run()
         if resumed is None:
             return None
         self._compare(resumed.manifest.config, resumed.checkpoint.name)

@@ -7,14 +7,12 @@ from typing import Any
 
 import torch
 
-from stoker.checkpoints.checksums import checksums_of_file
-from stoker.checkpoints.direct import read_into
+from stoker.checkpoints.checksums import checksums_of
 from stoker.checkpoints.group import Group
 from stoker.checkpoints.log import say, warn
-from stoker.checkpoints.manifest import Manifest, Shard
+from stoker.checkpoints.manifest import Manifest
 from stoker.checkpoints.parts import Parts
-from stoker.checkpoints.shards import Place, parse_head
-from stoker.checkpoints.staging import Staging
+from stoker.checkpoints.shards import MappedShard
 from stoker.checkpoints.store import Checkpoint, Store
 from stoker.checkpoints.tree import Encoder, decode
 from stoker.contract.record import Record
@@ -36,12 +34,10 @@ class Resumed(Record):
 class Resume:
     """Reads checkpoints, newest first, until one is sound on all ranks."""
 
-    def __init__(self, store: Store, group: Group, parts: Parts, staging: Staging) -> None:
+    def __init__(self, store: Store, group: Group, parts: Parts) -> None:
         self._store = store
         self._group = group
         self._parts = parts
-        # Only the leader saves as much as is read here; the others give the memory back.
-        self._staging = staging if group.is_leader else Staging()
 
     def run(self) -> Resumed | None:
         """Restores all parts from the newest sound checkpoint; None if there is none.
@@ -71,52 +67,55 @@ class Resume:
         if self._group.is_leader:
             warn(f"checkpoint {name} is passed over: {problem}")
 
-    def _read(self, checkpoint: Checkpoint) -> tuple[str, dict[str, memoryview]]:
+    def _read(self, checkpoint: Checkpoint) -> tuple[str, dict[str, MappedShard]]:
         """Reads and checks what this rank needs. Returns what is wrong, and the files."""
         manifest = _manifest_of(checkpoint)
-        own = f"rank{self._group.rank:05d}.safetensors"
-        files: dict[str, memoryview] = {}
-        try:
-            for number, shard in enumerate(manifest.shards):
-                path = f"{checkpoint.path}/{shard.name}"
-                if shard.name in (_FIRST_FILE, own):
-                    files[shard.name] = memory = self._memory_for(shard)
-                    checksums = read_into(path, memory, checksum=manifest.checksum)
-                elif number % self._group.local_size == self._group.local_rank:
-                    checksums = tuple(checksums_of_file(path, manifest.checksum))
-                else:
-                    continue  # another rank of this host reads it
+        files: dict[str, MappedShard] = {}
+        for number, shard in enumerate(manifest.shards):
+            is_needed = shard.name in (_FIRST_FILE, self._own_file)
+            if not is_needed and number % self._group.local_size != self._group.local_rank:
+                continue  # another rank of this host checks it
+            try:
+                mapped = MappedShard(f"{checkpoint.path}/{shard.name}", shard.size_bytes)
+                checksums = tuple(checksums_of(mapped.memory, manifest.checksum))
                 if checksums != shard.checksums:
                     return f"{shard.name} is damaged: its checksum does not fit", {}
-        except OSError as error:
-            return f"{shard.name} cannot be read: {error.strerror}", {}
+                if is_needed:
+                    mapped.parse()
+                    files[shard.name] = mapped
+            except (OSError, ValueError) as error:
+                return f"{shard.name} cannot be read: {error}", {}
         return "", files
 
-    def _memory_for(self, shard: Shard) -> memoryview:
-        if shard.name != _FIRST_FILE:
-            return memoryview(bytearray(shard.size_bytes))
-        self._staging.reserve(shard.size_bytes)
-        return self._staging.memory(shard.size_bytes)
-
-    def _restore(self, checkpoint: Checkpoint, files: dict[str, memoryview]) -> Resumed:
-        manifest = _manifest_of(checkpoint)
+    def _restore(self, checkpoint: Checkpoint, files: dict[str, MappedShard]) -> Resumed:
+        manifest, first = _manifest_of(checkpoint), files[_FIRST_FILE]
         if self._parts.is_sharded and not manifest.is_sharded:
             raise CheckpointMismatch(
                 f"{checkpoint.name} was saved unsharded, but the model is sharded now",
                 fix="resume it as it was saved, or start anew with another checkpoint folder",
             )
-        places, rest = parse_head(files[_FIRST_FILE])
-        pieces = self._read_pieces(checkpoint, manifest, rest["state"])
+        pieces = self._read_pieces(checkpoint, manifest, first.rest["state"])
         states = {
-            name: decode(tree, self._finder(name, places, pieces))
-            for name, tree in rest["state"].items()
+            name: decode(tree, _Finder(first, pieces, copy=self._parts.keeps_references(name)))
+            for name, tree in first.rest["state"].items()
         }
         loop = states.pop("loop")
         self._tell_missing(self._parts.load(states, named=manifest.is_sharded), states)
-        own = self._own_state(files, places, rest)
+        own = self._own_state(files)
         if self._group.is_leader:
             say(f"resumed from step {manifest.step} ({checkpoint.name})")
         return Resumed(checkpoint=checkpoint, manifest=manifest, loop=loop, own=own)
+
+    @property
+    def _own_file(self) -> str:
+        return f"rank{self._group.rank:05d}.safetensors"
+
+    def _own_state(self, files: Mapping[str, MappedShard]) -> Mapping[str, Any]:
+        if self._own_file not in files:
+            return {}
+        file = files[self._own_file]
+        finder = _Finder(file, {}, copy=True)
+        return {name: decode(tree, finder) for name, tree in file.rest["own"].items()}
 
     def _read_pieces(
         self, checkpoint: Checkpoint, manifest: Manifest, tree: Mapping[str, Any]
@@ -136,27 +135,6 @@ class Resume:
         read_pieces([f"{checkpoint.path}/{shard.name}" for shard in manifest.shards], wanted)
         return wanted
 
-    def _finder(
-        self, part: str, places: Mapping[str, Place], pieces: Mapping[str, torch.Tensor]
-    ) -> _Finder:
-        return _Finder(self._staging, places, pieces, copy=self._parts.keeps_references(part))
-
-    def _own_state(
-        self, files: dict[str, memoryview], places: Mapping[str, Place], rest: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        if self._group.is_leader:
-            finder = _Finder(self._staging, places, {}, copy=True)
-            return {name: decode(tree, finder) for name, tree in rest["own"].items()}
-        file = files.get(f"rank{self._group.rank:05d}.safetensors")
-        if file is None:
-            return {}
-        places, rest = parse_head(file)
-        loose = Staging()
-        loose.reserve(len(file))
-        loose.memory(len(file))[:] = file
-        finder = _Finder(loose, places, {}, copy=True)
-        return {name: decode(tree, finder) for name, tree in rest["own"].items()}
-
     def _tell_missing(self, fresh: list[str], states: Mapping[str, Any]) -> None:
         unused = [name for name in states if name not in self._parts.names]
         if self._group.is_leader and fresh:
@@ -166,25 +144,19 @@ class Resume:
 
 
 class _Finder:
-    """Tensors by name, from the memory a file was read into, or from pieces put together."""
+    """Tensors by name, from a file, or from pieces put together."""
 
     def __init__(
-        self,
-        staging: Staging,
-        places: Mapping[str, Place],
-        pieces: Mapping[str, torch.Tensor],
-        *,
-        copy: bool,
+        self, file: MappedShard, pieces: Mapping[str, torch.Tensor], *, copy: bool
     ) -> None:
-        self._staging = staging
-        self._places = places
+        self._file = file
         self._pieces = pieces
         self._copy = copy
 
     def __call__(self, name: str) -> torch.Tensor:
         if name in self._pieces:
             return self._pieces[name]
-        tensor = self._staging.tensor(self._places[name])
+        tensor = self._file.tensor(name)
         return tensor.clone() if self._copy else tensor
 
 

@@ -7,7 +7,7 @@ needs now, however many ranks there were.
 
 from __future__ import annotations
 
-import mmap
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +36,7 @@ from torch.distributed.tensor import DTensor
 from torch.futures import Future
 from torch.optim import Optimizer
 
-from stoker.checkpoints.shards import parse_head
+from stoker.checkpoints.shards import MappedShard
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,20 +108,14 @@ class _Reader(StorageReader):
             self._open(file)
 
     def _open(self, path: str) -> None:
-        with open(path, "rb") as file:
-            # Private: nobody writes to it, but torch wants memory that could be.
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        places, rest = parse_head(memoryview(content))
-        for name, piece in rest["pieces"].items():
-            place = places[name]
-            flat = torch.frombuffer(
-                content, dtype=torch.uint8, offset=place.start, count=place.size_bytes
-            )
-            offsets, sizes = torch.Size(piece["offsets"]), torch.Size(place.shape)
-            tensor = flat.view(place.dtype).view(place.shape)
+        file = MappedShard(path, os.stat(path).st_size)
+        file.parse()
+        for name, piece in file.rest["pieces"].items():
+            tensor = file.tensor(name)
+            offsets, sizes = torch.Size(piece["offsets"]), tensor.shape
             self._found[MetadataIndex(name, offsets)] = tensor
             whole = TensorStorageMetadata(
-                properties=TensorProperties(dtype=place.dtype),
+                properties=TensorProperties(dtype=tensor.dtype),
                 size=torch.Size(piece["whole"]),
                 chunks=[],
             )

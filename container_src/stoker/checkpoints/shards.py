@@ -8,6 +8,7 @@ tensors     without gaps, widest elements first, so that each is aligned
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -101,6 +102,39 @@ def parse_head(file: memoryview) -> tuple[dict[str, Place], dict[str, Any]]:
     if any(p.start < head_bytes or p.start + p.size_bytes > len(file) for p in places.values()):
         raise ValueError("a tensor lies outside the file")
     return places, rest
+
+
+class MappedShard:
+    """A file as memory: tensors in it cost nothing until they are copied.
+
+    Private: what is written to it never reaches the file, but torch wants memory that could be.
+    """
+
+    def __init__(self, path: str, size_bytes: int) -> None:
+        """Raises OSError: it cannot be read, or has another size."""
+        with open(path, "rb") as file:
+            if file.seek(0, 2) != size_bytes:
+                raise OSError(0, "it has another size")
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        self.places: dict[str, Place] = {}
+        self.rest: dict[str, Any] = {}
+
+    @property
+    def memory(self) -> memoryview:
+        return memoryview(self._map)
+
+    def parse(self) -> None:
+        """Reads the head. Raises ValueError: it is no such file."""
+        self.places, self.rest = parse_head(self.memory)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        place = self.places[name]
+        if not place.size_bytes:
+            return torch.empty(place.shape, dtype=place.dtype)
+        flat = torch.frombuffer(
+            self._map, dtype=torch.uint8, offset=place.start, count=place.size_bytes
+        )
+        return flat.view(place.dtype).view(place.shape)
 
 
 def _places(header: dict[str, Any], head_bytes: int) -> dict[str, Place]:

@@ -1,7 +1,6 @@
 """The memory a checkpoint is copied to before it is written: made once, touched, used again.
 
-A copy into fresh pages costs five times one into pages the process has used before. The same
-memory takes what is read at a resume.
+A copy into fresh pages costs five times one into pages the process has used before.
 """
 
 from __future__ import annotations
