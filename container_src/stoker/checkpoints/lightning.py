@@ -144,8 +144,7 @@ class _FollowedLoader:
         self._loop = loop
         self._combined: Any = trainer.fit_loop._combined_loader
         self._last_step = session.step
-        loaders = self._combined.flattened
-        self.knows_its_place = any(hasattr(loader, "state_dict") for loader in loaders)
+        self.knows_its_place = _any_has_state(self._combined)
         """Whether Lightning has put it where it was already, with the iterator it has begun."""
         self._batches: Iterator[Any] | None = self._combined if self.knows_its_place else None
 
@@ -182,6 +181,10 @@ class _FollowedLoader:
         """Between the batches whose gradients are added up."""
         done = self._trainer.fit_loop.epoch_loop.batch_progress.current.completed
         return bool(done % self._trainer.accumulate_grad_batches)
+
+
+def _any_has_state(combined: Any) -> bool:  # noqa: ANN401 - lightning publishes no name for it
+    return any(hasattr(loader, "state_dict") for loader in combined.flattened)
 
 
 class _Batches:
