@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("training.py")
@@ -81,3 +82,11 @@ def end(process: subprocess.Popen[str]) -> None:
         process.wait()
         if process.stderr:
             process.stderr.close()
+
+
+def wait_for(file: Path) -> None:
+    """Waits for a file, as long as a busy machine may need to import torch before it."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file} did not appear"
+        time.sleep(0.01)

@@ -16,7 +16,7 @@ from stoker.contract.stop import (
     write_left,
     write_stop_request,
 )
-from tests.checkpoints.runs import SCRIPT
+from tests.checkpoints.runs import SCRIPT, wait_for
 
 ENDLESS = """
     import os, signal, time, stoker
@@ -40,9 +40,9 @@ def step_of(opt_ml):
 def test_sigterm_saves_the_step_it_is_in_and_the_outcome_says_so(opt_ml):
     opt_ml.script(ENDLESS.format(body="pass"))
     process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
+    wait_for(opt_ml.root / "model/ready")
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=240)
     step = step_of(opt_ml)
     assert process.returncode == 0, err
     assert step >= 4
@@ -54,10 +54,10 @@ def test_sigterm_saves_the_step_it_is_in_and_the_outcome_says_so(opt_ml):
 def test_a_rules_request_stops_a_job_in_the_same_way(opt_ml):
     opt_ml.script(ENDLESS.format(body="pass"))
     process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
+    wait_for(opt_ml.root / "model/ready")
     request = StopRequest(by="rule overfit", reason="validation loss rose", step=3)
     write_stop_request(Paths(root=str(opt_ml.root)), request)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=240)
     step = step_of(opt_ml)
     assert process.returncode == 0, err
     wanted = f"stopped by rule overfit at step {step}, checkpoint {step} saved"
@@ -67,8 +67,9 @@ def test_a_rules_request_stops_a_job_in_the_same_way(opt_ml):
 def test_a_second_signal_saves_nothing_and_goes(opt_ml):
     twice = "step == 5 and [os.kill(os.getpid(), signal.SIGTERM) for _ in range(2)]"
     opt_ml.script(ENDLESS.format(body=twice))
-    result = opt_ml.run()
-    assert result.returncode == 143
+    process = opt_ml.start()
+    process.communicate(timeout=240)  # torch alone takes a while to import on a busy machine
+    assert process.returncode == 143
     assert Store(opt_ml.root / "checkpoints").read_all() == []
 
 
@@ -92,9 +93,9 @@ def test_a_hand_written_loop_may_ask_the_job(opt_ml):
         print("left by itself")
     """)
     process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
+    wait_for(opt_ml.root / "model/ready")
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     assert "left by itself" in out
 
@@ -108,9 +109,9 @@ def test_after_the_block_a_signal_is_the_scripts_own_business_again(opt_ml):
         time.sleep(200)
     """)
     process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
+    wait_for(opt_ml.root / "model/ready")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=120)
+    process.communicate(timeout=240)
     assert process.returncode == 143
 
 
@@ -130,7 +131,7 @@ def test_two_ranks_under_torchrun_stop_and_the_outcome_says_where(opt_ml):
         )
     )
     process = opt_ml.start()
-    opt_ml.wait_for("checkpoints/000001-step-3/manifest.json")
+    wait_for(opt_ml.root / "checkpoints/000001-step-3/manifest.json")
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=240)
     step = step_of(opt_ml)
