@@ -36,7 +36,7 @@ def test_the_handler_runs_once_and_its_exit_code_is_kept(opt_ml):
     _, err = _stop(process)
     assert process.returncode == 0
     assert (opt_ml.root / "model/saved").read_text() == "saved\n"
-    assert "stopped: by SIGTERM" in err
+    assert "stopped by SIGTERM" in err
     assert opt_ml.failure == ""
 
 

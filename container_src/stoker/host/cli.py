@@ -15,17 +15,21 @@ from stoker.errors import StokerError
 from stoker.host.commands import (
     build,
     check,
+    checkpoints,
     doctor,
     local,
     logs,
     push,
+    simulate_spot,
     status,
     stop,
     train,
 )
 from stoker.host.failures import UsageRefused
 
-_COMMANDS = (build, train, local, logs, stop, status, doctor, check, push)
+_COMMANDS = (
+    *(build, train, local, logs, stop, status, checkpoints, simulate_spot, doctor, check, push),
+)
 _INTERRUPTED = 130
 
 
