@@ -83,6 +83,24 @@ def test_a_full_disk_fails_the_job_and_not_the_server(make_server):
     assert server.leftovers() == []
 
 
+def test_a_checkpoint_that_cannot_be_uploaded_costs_the_job_but_not_its_model(server):
+    script = """
+    import os, pathlib
+    model = pathlib.Path(os.environ["SM_MODEL_DIR"])
+    (model / "weights").write_text("hours of work")
+    folder = os.fsencode(model.parent / "checkpoints")
+    open(os.path.join(folder, b"\\xff"), "w").close()
+    """
+    server.submit("job", script, CheckpointConfig={"S3Uri": f"s3://{DEFAULT_BUCKET}/kept"})
+    job = server.wait("job")
+    assert job["FailureReason"].startswith("ClientError: ")
+    assert "is not UTF-8" in job["FailureReason"]
+    assert statuses(job)[-2:] == ["Uploading", "Failed"]
+    archive = server.archive(job["ModelArtifacts"]["S3ModelArtifacts"])
+    assert archive == {"weights": b"hours of work"}
+    assert server.leftovers() == []
+
+
 def test_a_second_server_on_the_same_root_ends_at_once(server):
     ended = subprocess.run(
         server.command(), env=server.environ(), capture_output=True, text=True, timeout=60

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from stoker.host.platform.faults import ApiFault
 from stoker.host.platform.jobs.changes import conclude, end, new_job, show
 from stoker.host.platform.jobs.deadlines import next_deadline, trained_seconds
 from stoker.host.platform.jobs.describe import describe
@@ -35,6 +36,22 @@ def test_gaps_are_not_billed():
     assert shown["BillableTimeInSeconds"] == 70
     assert shown["TrainingStartTime"] == 10.0
     assert shown["TrainingEndTime"] == 110.0
+
+
+@pytest.mark.parametrize(
+    ("attempts", "billed"),
+    [
+        ((FIRST,), 30),
+        ((FIRST, Attempt(number=2)), 30),
+        ((FIRST, Attempt(number=2), replace(SECOND, number=3, ended=100.0)), 70),
+        ((replace(FIRST, cause="asked"),), 100),
+    ],
+    ids=["ended while it waited", "while it started", "started in vain once", "not interrupted"],
+)
+def test_waiting_in_vain_is_not_billed_either(attempts, billed):
+    over = job(*attempts, training_ended=110.0)
+    shown = describe(end(conclude(over, completed(), "cleaning", 110.0), 120.0))
+    assert (shown["TrainingTimeInSeconds"], shown["BillableTimeInSeconds"]) == (100, billed)
 
 
 def test_a_short_job_is_billed_a_second():
@@ -83,6 +100,13 @@ def test_pages_neither_lose_nor_repeat_a_job_while_new_ones_come(order):
     old = [name for name in seen if name.startswith("j")]
     expected = [f"j{i}" for i in range(7)]
     assert old == (expected if order == "Ascending" else expected[::-1])
+
+
+def test_a_token_of_another_order_is_refused():
+    jobs = [new_job(f"j{i}", {}, {}, float(i)) for i in range(3)]
+    token = list_jobs(jobs, {"MaxResults": 1, "SortBy": "Name"})["NextToken"]
+    with pytest.raises(ApiFault, match="Invalid NextToken"):
+        list_jobs(jobs, {"MaxResults": 1, "NextToken": token})
 
 
 def test_a_list_is_filtered():

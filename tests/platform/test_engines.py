@@ -16,6 +16,7 @@ import pytest
 
 from stoker.host.docker import find_client
 from stoker.host.failures import ImageMissing
+from stoker.host.platform.engines.container import environment_file, make_create_arguments
 from stoker.host.platform.engines.docker import DockerEngine
 from stoker.host.platform.engines.engine import (
     EngineFailed,
@@ -310,9 +311,25 @@ def test_removing_ends_a_run_and_what_is_gone_is_no_error(stage):
         list(stage.engine.read_log(name, 0))
 
 
+def test_a_containers_keys_are_not_in_a_command_that_all_users_can_read(tmp_path):
+    environment = {"KEY": "s3cret # =", "EMPTY": "", "LINES": "two\nlines"}
+    launch = Stage("process", tmp_path).launch("true", environment=environment)
+    with environment_file(launch) as file:
+        command = make_create_arguments(
+            launch, container="c", root_id="r", gpus=False, env_file=file
+        )
+        assert Path(file).read_text() == "KEY=s3cret # =\nEMPTY=\n"
+        assert Path(file).stat().st_mode & 0o077 == 0
+    assert "s3cret" not in " ".join(command)
+    assert command[command.index("--env") + 1] == "LINES=two\nlines"
+    assert not Path(file).exists()
+
+
 @pytest.mark.docker
 def test_docker_names_an_image_it_does_not_have(tmp_path):
     engine = Stage("docker", tmp_path).engine
+    with pytest.raises(ImageMissing):
+        engine.require_image("--help")
     with pytest.raises(ImageMissing, match="no-such-image:1") as missing:
         engine.require_image("no-such-image:1")
     assert "stoker build" in missing.value.fix

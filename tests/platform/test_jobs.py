@@ -117,7 +117,10 @@ def test_jobs_beyond_the_slots_wait_in_order(make_server, tmp_path):
 def test_tags_and_updates(server, tmp_path):
     go = tmp_path / "go"
     client = server.boto("sagemaker")
-    profiler = {"S3OutputPath": f"s3://{DEFAULT_BUCKET}/profile"}
+    profiler = {
+        "S3OutputPath": f"s3://{DEFAULT_BUCKET}/profile",
+        "ProfilingParameters": {"LocalPath": "/opt/ml/output/profiler"},
+    }
     server.submit(
         "tagged",
         WAITS.format(go=str(go)),
@@ -134,7 +137,15 @@ def test_tags_and_updates(server, tmp_path):
     config = server.root.host_dir("tagged", "algo-1") / "input/config/profilerconfig.json"
     wait_until(lambda: "200" in config.read_text(), "the profiler's configuration is new")
     assert server.describe("tagged")["ProfilerConfig"] == {**profiler, **interval}
+    assert "/opt/ml" not in config.read_text(), "a process sees its own folder instead"
+    for part, refusal in (
+        ({"ProfilingIntervalInMilliseconds": 3}, "must be one of"),
+        ({"S3OutputPath": "s3://no-such-bucket/x"}, "no-such-bucket does not exist"),
+        ({"ProfilingParameters": {"LocalPath": "/opt/ml/../x"}}, "without '..'"),
+    ):
+        with pytest.raises(ClientError, match=refusal):
+            client.update_training_job(TrainingJobName="tagged", ProfilerConfig=part)
     go.touch()
-    server.wait("tagged")
+    assert server.wait("tagged")["TrainingJobStatus"] == "Completed", "a refusal ends no job"
     with pytest.raises(ClientError, match="in status Completed"):
         client.update_training_job(TrainingJobName="tagged", ProfilerConfig=interval)

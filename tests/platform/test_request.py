@@ -86,8 +86,24 @@ def test_synced_folders_have_their_places():
     assert read_request(make_request(ProfilerConfig=disabled)).profiler is None
 
 
+@pytest.mark.parametrize("path", ["/opt/ml//deep/./er/", "//opt/ml/deep/er"])
+def test_a_local_path_is_taken_in_its_plain_form(path):
+    """Else `/opt/ml//etc` would be /etc of this machine once it is joined to a folder."""
+    config = {"S3Uri": "s3://bucket/ckpt", "LocalPath": path}
+    request = read_request(make_request(CheckpointConfig=config))
+    assert request.checkpoint == SyncedFolder(local_path="/opt/ml/deep/er", uri="s3://bucket/ckpt")
+    profiler = read_request(make_request(**profiler_folder(path))).profiler
+    assert profiler is not None
+    assert profiler.local_path == "/opt/ml/deep/er"
+
+
 def algorithm(**changes):
     return {"AlgorithmSpecification": {"TrainingInputMode": "File", **changes}}
+
+
+def profiler_folder(path):
+    parameters = {"LocalPath": path}
+    return {"ProfilerConfig": {"S3OutputPath": "s3://b-1", "ProfilingParameters": parameters}}
 
 
 def channel(**changes):
@@ -150,6 +166,8 @@ def channel(**changes):
             {"ProfilerConfig": {"ProfilingIntervalInMilliseconds": 3}},
             "must be one of 100, 200, 500, 1000, 5000, 60000",
         ),
+        (profiler_folder("/opt/ml/../../etc"), "without '..'"),
+        (profiler_folder("/opt/ml/input/config"), "itself"),
         ({"Tags": [{"Key": "a", "Value": "1"}, {"Key": "a", "Value": "2"}]}, "'a' is repeated"),
         ({"ServerlessJobConfig": {}}, "ServerlessJobConfig is not supported"),
     ],

@@ -49,6 +49,27 @@ def test_a_list_goes_over_all_pages(world):
     assert keys == [f"many/{number:05d}" for number in range(1203)]
 
 
+def test_an_s3_server_that_is_killed_is_waited_for(world, tmp_path):
+    """Else a job would lose its model to a fault of ours that is over in a moment."""
+    endpoint = f"http://{world.server.address}"
+    storage = Storage(endpoint, read_credentials(world.root), patience_seconds=60)
+    (tmp_path / "model").write_text("hours of work")
+    for number, ask in enumerate(
+        (
+            lambda: storage.upload(tmp_path / "model", uri("kept/model"), patient=True),
+            lambda: list(storage.list(uri("kept/"))),
+            lambda: storage.download(uri("kept/model"), tmp_path / "copy"),
+        )
+    ):
+        killed = world.server._process
+        killed.kill()
+        killed.wait()
+        ask()
+        assert world.server._process is not killed, f"call {number} was answered by a new server"
+    assert (tmp_path / "copy").read_text() == "hours of work"
+    storage.close()
+
+
 def test_what_is_missing_is_said_with_a_fix(world, tmp_path):
     with pytest.raises(DownloadFailed, match="no such object or bucket") as caught:
         world.storage.download(uri("nothing"), tmp_path / "x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from posixpath import normpath
 from typing import Any, Literal
 
 from stoker.host.platform.request_rules import require_rules
@@ -147,6 +148,11 @@ def read_request(raw: Mapping[str, Any]) -> TrainingRequest:
         ApiFault: it breaks a rule between fields; all broken ones are listed.
     """
     require_rules(raw)
+    return parse_request(raw)
+
+
+def parse_request(raw: Mapping[str, Any]) -> TrainingRequest:
+    """Read a request that was accepted before: whatever the rules are now, it is carried out."""
     algorithm = raw["AlgorithmSpecification"]
     stopping = raw.get("StoppingCondition", {})
     groups = _groups(raw["ResourceConfig"])
@@ -173,8 +179,10 @@ def read_request(raw: Mapping[str, Any]) -> TrainingRequest:
         max_wait_seconds=stopping.get("MaxWaitTimeInSeconds"),
         spot=raw.get("EnableManagedSpotTraining", False),
         retries=raw.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0),
-        checkpoint=_checkpoint(raw.get("CheckpointConfig")),
-        tensorboard=_tensorboard(raw.get("TensorBoardOutputConfig")),
+        checkpoint=_synced(raw.get("CheckpointConfig"), "S3Uri", "/opt/ml/checkpoints"),
+        tensorboard=_synced(
+            raw.get("TensorBoardOutputConfig"), "S3OutputPath", "/opt/ml/output/tensorboard"
+        ),
         debug_hook=_debug_hook(raw.get("DebugHookConfig")),
         profiler=_profiler(raw.get("ProfilerConfig")),
         metric_definitions=tuple(
@@ -237,25 +245,17 @@ def _file_system(system: Mapping[str, Any]) -> FileSystem:
     )
 
 
-def _checkpoint(config: Mapping[str, Any] | None) -> SyncedFolder | None:
+def _synced(config: Mapping[str, Any] | None, uri: str, default: str) -> SyncedFolder | None:
     if config is None:
         return None
-    local = config.get("LocalPath", "/opt/ml/checkpoints")
-    return SyncedFolder(local_path=local, uri=config["S3Uri"])
-
-
-def _tensorboard(config: Mapping[str, Any] | None) -> SyncedFolder | None:
-    if config is None:
-        return None
-    local = config.get("LocalPath", "/opt/ml/output/tensorboard")
-    return SyncedFolder(local_path=local, uri=config["S3OutputPath"])
+    return SyncedFolder(local_path=_local_path(config, default), uri=config[uri])
 
 
 def _debug_hook(config: Mapping[str, Any] | None) -> DebugHook | None:
     if config is None:
         return None
     return DebugHook(
-        local_path=config.get("LocalPath", "/opt/ml/output/tensors"),
+        local_path=_local_path(config, "/opt/ml/output/tensors"),
         uri=config["S3OutputPath"],
         parameters=config.get("HookParameters", {}),
         collections=tuple(config.get("CollectionConfigurations", ())),
@@ -267,8 +267,13 @@ def _profiler(config: Mapping[str, Any] | None) -> Profiler | None:
         return None
     parameters = config.get("ProfilingParameters", {})
     return Profiler(
-        local_path=parameters.get("LocalPath", "/opt/ml/output/profiler"),
+        local_path=_local_path(parameters, "/opt/ml/output/profiler"),
         uri=config["S3OutputPath"],
         interval_milliseconds=config.get("ProfilingIntervalInMilliseconds"),
         parameters=parameters,
     )
+
+
+def _local_path(config: Mapping[str, Any], default: str) -> str:
+    """In its plain form: `/opt/ml//x` is `/opt/ml/x`, and nothing climbs by `..`."""
+    return normpath(f"/{config.get('LocalPath', default).lstrip('/')}")

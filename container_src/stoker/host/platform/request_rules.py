@@ -23,6 +23,7 @@ _DEFAULT_FOLDERS = {
     "CheckpointConfig": "/opt/ml/checkpoints",
     "DebugHookConfig": "/opt/ml/output/tensors",
     "TensorBoardOutputConfig": "/opt/ml/output/tensorboard",
+    "ProfilerConfig": "/opt/ml/output/profiler",
 }
 _NOT_EMULATED = ("ServerlessJobConfig", "ModelPackageConfig", "MlflowConfig")
 
@@ -196,14 +197,15 @@ def _outputs(raw: Mapping[str, Any]) -> Iterator[str]:
 
 def _local_paths(raw: Mapping[str, Any]) -> Iterator[str]:
     for field, default in _DEFAULT_FOLDERS.items():
-        path = raw.get(field, {}).get("LocalPath")
+        config = raw.get(field, {})
+        path = config.get("ProfilingParameters", config).get("LocalPath")
         if path is None or normpath(path) == default:
             continue
-        if not _plain_path(path) or normpath(path) == "/":
+        if not _plain_path(path) or not path.strip("/"):
             yield f"{field}.LocalPath must be an absolute path without '..', but is '{path}'."
-        elif field == "CheckpointConfig":
-            if _inside(path, _SERVICE_FOLDERS) or _inside("/opt/ml/output", (normpath(path),)):
-                yield f"CheckpointConfig.LocalPath '{path}' is used by SageMaker itself."
+        elif field in ("CheckpointConfig", "ProfilerConfig"):
+            if _inside(path, _SERVICE_FOLDERS) or _inside("/opt/ml/output", (_plain(path),)):
+                yield f"{field}.LocalPath '{path}' is used by SageMaker itself."
         elif _inside(path, _RESERVED_FOLDERS):
             reserved = ", ".join(_RESERVED_FOLDERS)
             yield f"{field}.LocalPath '{path}' must not be under {reserved}. Leave it out."
@@ -240,8 +242,12 @@ def _plain_path(path: str) -> bool:
 
 
 def _inside(path: str, folders: tuple[str, ...]) -> bool:
-    place = normpath(f"/{path.lstrip('/')}")  # POSIX lets `//` at the start be special
+    place = _plain(path)
     return any(place == folder or place.startswith(f"{folder}/") for folder in folders)
+
+
+def _plain(path: str) -> str:
+    return normpath(f"/{path.lstrip('/')}")  # POSIX lets `//` at the start be special
 
 
 def _repeated(names: list[str]) -> list[str]:

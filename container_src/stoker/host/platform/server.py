@@ -39,6 +39,9 @@ from stoker.host.platform.wire.app import make_app
 _BACKLOG = 512
 _MOST_FILES = 65_536
 _END_SECONDS = 5.0
+_S3_PATIENCE_SECONDS = 60.0
+"""Far longer than the S3 server, if it was killed, needs to be back."""
+
 _ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -103,7 +106,9 @@ def _running_parts(root: Root, settings: ServerSettings) -> Iterator[_Parts]:
             Surroundings(
                 root=root,
                 engine=engine,
-                storage=Storage(f"http://{s3.address}", credentials),
+                storage=Storage(
+                    f"http://{s3.address}", credentials, patience_seconds=_S3_PATIENCE_SECONDS
+                ),
                 streams=LogStreams(root),
                 credentials=credentials,
                 s3_port=s3.port,

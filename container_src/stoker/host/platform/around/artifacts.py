@@ -71,7 +71,7 @@ def _upload_archive(folder: Merged, uri: S3Uri, storage: Storage, work_dir: Path
         with reading(f"/opt/ml/{'/'.join(folder.parts)}", work_dir):
             work_dir.mkdir(parents=True, exist_ok=True)
             pack(folder, archive)
-        storage.upload(archive, uri)
+        storage.upload(archive, uri, patient=True)
     finally:
         archive.unlink(missing_ok=True)
     return str(uri)
@@ -89,5 +89,5 @@ def _upload_tree(folder: Merged, uri: S3Uri, storage: Storage) -> str:
             open_file(host_dir, folder.parts + entry.parts) as file,
         ):
             window = FileWindow(file.fileno(), os.fstat(file.fileno()).st_size)
-            storage.upload(window, uri.join(*entry.parts))
+            storage.upload(window, uri.join(*entry.parts), patient=True)
     return f"{uri}/"

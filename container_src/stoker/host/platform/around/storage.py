@@ -5,17 +5,18 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeVar
 
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectionError,  # nobody listens; not Python's own
     HTTPClientError,
     IncompleteReadError,
 )
@@ -28,14 +29,16 @@ from stoker.host.platform.around.failures import (
     storing,
 )
 from stoker.host.platform.around.s3_uri import S3Uri, parse_uri
+from stoker.host.platform.around.stored import OpenObject, StoredObject
 from stoker.host.platform.root import REGION, Credentials
 
 _CHUNK_BYTES = 1 << 20
 _TRIES = 3
+_PAUSE_SECONDS = 0.5
 _ANSWER_SECONDS = 60
 _CONNECTIONS = 32
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
-_BROKEN = (HTTPClientError, IncompleteReadError)
+_BROKEN = (HTTPClientError, ConnectionError, IncompleteReadError)
 # The user's own AWS settings are for the cloud: a profile there may not even exist here.
 _NO_SETTINGS = {
     "profile": (None, None, None, None),
@@ -44,31 +47,17 @@ _NO_SETTINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
-    """An object as a list shows it."""
-
-    uri: S3Uri
-    size_bytes: int
-
-
-class OpenObject:
-    """The content of an object, read as it comes."""
-
-    def __init__(self, body: Any, size_bytes: int) -> None:  # noqa: ANN401 - botocore is untyped
-        self._body = body
-        self.size_bytes = size_bytes
-
-    def read(self, size: int | None = None) -> bytes:
-        """The next bytes; none at the end."""
-        content: bytes = self._body.read(None if size is None or size < 0 else size)
-        return content
+Answer = TypeVar("Answer")
 
 
 class Storage:
     """Reads and writes objects; may be used from several threads."""
 
-    def __init__(self, endpoint: str, credentials: Credentials) -> None:
+    def __init__(
+        self, endpoint: str, credentials: Credentials, *, patience_seconds: float = 0.0
+    ) -> None:
+        """Args: patience_seconds: how long a server that died may take to be back."""
+        self._patience_seconds = patience_seconds
         self._client = botocore.session.Session(session_vars=_NO_SETTINGS).create_client(
             "s3",
             endpoint_url=endpoint,
@@ -96,11 +85,15 @@ class Storage:
             DownloadFailed: there is no such bucket, or S3 does not answer.
         """
         start = _to_uri(prefix)
-        pages = self._client.get_paginator("list_objects_v2")
-        with _downloading(start):
-            for page in pages.paginate(Bucket=start.bucket, Prefix=start.key):
-                for found in page.get("Contents", []):
-                    yield StoredObject(S3Uri(start.bucket, found["Key"]), found["Size"])
+        wanted = {"Bucket": start.bucket, "Prefix": start.key}
+        more = True
+        while more:
+            with _downloading(start):
+                page = self._patiently(lambda: self._client.list_objects_v2(**wanted))
+            for found in page.get("Contents", []):
+                yield StoredObject(S3Uri(start.bucket, found["Key"]), found["Size"])
+            more = page.get("IsTruncated", False)
+            wanted["ContinuationToken"] = page.get("NextContinuationToken")
 
     def exists(self, uri: S3Uri | str) -> bool:
         """Whether there is an object with exactly this key."""
@@ -123,7 +116,9 @@ class Storage:
         """
         place = _to_uri(uri)
         with _downloading(place):
-            answer = self._client.get_object(Bucket=place.bucket, Key=place.key)
+            answer = self._patiently(
+                lambda: self._client.get_object(Bucket=place.bucket, Key=place.key)
+            )
             with answer["Body"] as body:
                 yield OpenObject(body, answer["ContentLength"])
 
@@ -160,10 +155,13 @@ class Storage:
             else:
                 return
 
-    def upload(self, source: Path | BinaryIO | io.RawIOBase, uri: S3Uri | str) -> None:
-        """Make an object of a file, or of what can be read and sought.
+    def upload(
+        self, source: Path | BinaryIO | io.RawIOBase, uri: S3Uri | str, *, patient: bool = False
+    ) -> None:
+        """Make an object of a file, or of what can be read and sought, from its start.
 
-        One request, however large: the server would keep the parts of several in memory.
+        One request, however large: the server would keep the parts of several in memory. If it
+        does not answer, whoever is not patient tries again some other time.
 
         Raises:
             UploadFailed: the file cannot be read, or S3 does not take it.
@@ -171,10 +169,15 @@ class Storage:
         place = _to_uri(uri)
         if isinstance(source, Path):
             with reading(source, source), source.open("rb") as file:
-                self.upload(file, place)
+                self.upload(file, place, patient=patient)
             return
-        with _uploading(place):
+
+        def put() -> None:
+            source.seek(0)
             self._client.put_object(Bucket=place.bucket, Key=place.key, Body=source)
+
+        with _uploading(place):
+            self._patiently(put) if patient else put()
 
     def delete(self, uri: S3Uri | str) -> None:
         """Remove an object; none there is no error."""
@@ -197,6 +200,17 @@ class Storage:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+    def _patiently(self, call: Callable[[], Answer]) -> Answer:
+        """Ask again while nobody answers: a server that died is started again."""
+        deadline = time.monotonic() + self._patience_seconds
+        while True:
+            try:
+                return call()
+            except _BROKEN:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
 
     def _copy(self, uri: S3Uri, target: BinaryIO, cancelled: threading.Event) -> None:
         with self.open(uri) as content:

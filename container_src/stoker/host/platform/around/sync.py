@@ -91,6 +91,7 @@ class FolderSync:
         self._journal = journal
         self._known = read_journal(journal) if journal else {}
         self._failures: dict[Parts, UploadFailed] = {}
+        self._hopeless: set[Parts] = set()  # no later try can mend these
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -146,7 +147,8 @@ class FolderSync:
         deadline = time.monotonic() + deadline_seconds
         self._look(lambda: time.monotonic() > deadline)
         while self._failures:
-            if time.monotonic() + _RETRY_SECONDS > deadline:
+            hopeless = self._failures.keys() <= self._hopeless
+            if hopeless or time.monotonic() + _RETRY_SECONDS > deadline:
                 raise self._make_failure()
             time.sleep(_RETRY_SECONDS)
             self._look(lambda: time.monotonic() > deadline)
@@ -246,6 +248,7 @@ class FolderSync:
             said, fix = say(error), make_disk_fix(error, self._base / name)
         else:
             said, fix = "its name is not UTF-8, but keys of S3 are", "rename it"
+            self._hopeless.add(parts)
         self._failures[parts] = UploadFailed(f"{name} cannot be uploaded: {said}", fix=fix)
 
     def _make_failure(self) -> UploadFailed:

@@ -1,9 +1,12 @@
-"""A container as `docker create` is told to make it. Pure."""
+"""A container as `docker create` is told to make it."""
 
 from __future__ import annotations
 
 import csv
 import io
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from stoker.contract.paths import OPT_ML
 from stoker.host.platform.engines.engine import Launch, Mount, Running
@@ -21,14 +24,30 @@ LIST_FORMAT = "\t".join(
 """For `docker ps`: what `read_listed` reads."""
 
 
+@contextmanager
+def environment_file(launch: Launch) -> Iterator[str]:
+    """The file with a run's environment, for the moment in which the container is made.
+
+    It holds keys: every user of the machine could read them in a command.
+    """
+    with tempfile.NamedTemporaryFile("w", dir=launch.host_dir.parent, encoding="utf-8") as file:
+        file.writelines(
+            f"{name}={text}\n" for name, text in launch.environment.items() if _is_line(text)
+        )
+        file.flush()
+        yield file.name
+
+
 def make_create_arguments(
-    launch: Launch, *, container: str, root_id: str, gpus: bool
+    launch: Launch, *, container: str, root_id: str, gpus: bool, env_file: str
 ) -> list[str]:
     """What follows `docker create`.
 
     Not `--rm`: whether memory was short can be read only while the container exists.
     """
     entrypoint = launch.entrypoint or ()
+    # Docker's files of variables are files of lines.
+    broken = {name: text for name, text in launch.environment.items() if not _is_line(text)}
     return [
         *("--name", container, "--pull", "never"),
         *_labels(launch, root_id),
@@ -37,7 +56,8 @@ def make_create_arguments(
         *(("--gpus", "all") if gpus else ()),
         *_bind(Mount(source=launch.host_dir, target=OPT_ML)),
         *(option for mount in launch.mounts for option in _bind(mount)),
-        *(option for name, text in launch.environment.items() for option in _env(name, text)),
+        *("--env-file", env_file),
+        *(option for name, text in broken.items() for option in _env(name, text)),
         *(("--entrypoint", entrypoint[0]) if entrypoint else ()),
         *(launch.image, *entrypoint[1:], *launch.command),
     ]
@@ -83,6 +103,10 @@ def _bind(mount: Mount) -> list[str]:
     line = io.StringIO()  # a path may hold commas and quotes
     csv.writer(line, lineterminator="").writerow([*fields, *(["readonly"] * mount.read_only)])
     return ["--mount", line.getvalue()]
+
+
+def _is_line(text: str) -> bool:
+    return not {"\n", "\r"} & set(text)
 
 
 def _env(name: str, text: str) -> tuple[str, str]:

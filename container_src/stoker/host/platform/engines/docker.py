@@ -16,6 +16,7 @@ from stoker.host.failures import ImageMissing
 from stoker.host.platform.engines.container import (
     LIST_FORMAT,
     ROOT_LABEL,
+    environment_file,
     make_create_arguments,
     read_listed,
 )
@@ -66,7 +67,7 @@ class DockerEngine:
 
     def require_image(self, image: str) -> None:
         """Only what is on this machine is used: nothing is ever pulled."""
-        answer = self._cli.ask("image", "inspect", "--format", "{{.Id}}", image)
+        answer = self._cli.ask("image", "inspect", "--format", "{{.Id}}", "--", image)
         if answer.code != 0:
             raise ImageMissing(
                 f"Docker has no image {image}: {answer.tail}",
@@ -90,12 +91,11 @@ class DockerEngine:
     def start(self, launch: Launch) -> None:
         """Creates and starts the container; one of that name is taken as it is."""
         container = self._container(launch.name)
-        created = self._cli.ask(
-            "create",
-            *make_create_arguments(
-                launch, container=container, root_id=self._id, gpus=self._has_gpus
-            ),
-        )
+        with environment_file(launch) as file:
+            arguments = make_create_arguments(
+                launch, container=container, root_id=self._id, gpus=self._has_gpus, env_file=file
+            )
+            created = self._cli.ask("create", *arguments)
         exists = "is already in use" in created.tail
         if created.code != 0 and not exists:
             raise self._failed(launch, created)
@@ -197,6 +197,9 @@ class DockerEngine:
                 f"some files of {folder} belong to root: {answer.tail}",
                 fix=f"sudo chown -R {owner} {folder}",
             )
+
+    def adapt_config_files(self, host_dir: Path) -> None:
+        """A container sees /opt/ml itself."""
 
     def sweep(self) -> None:
         """Containers first: a network goes only when it is empty."""

@@ -159,6 +159,9 @@ class Engine(Protocol):
     def take_ownership(self, folder: Path, image: str) -> None:
         """Gives the user what a run wrote as root."""
 
+    def adapt_config_files(self, host_dir: Path) -> None:
+        """Makes config files that were written anew name the paths a running host sees."""
+
     def sweep(self) -> None:
         """Removes runs and networks of this root whose job has no folder any more."""
 

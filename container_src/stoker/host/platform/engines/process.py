@@ -162,6 +162,10 @@ class ProcessEngine:
     def take_ownership(self, folder: Path, image: str) -> None:
         """The processes ran as the user."""
 
+    def adapt_config_files(self, host_dir: Path) -> None:
+        """There is no /opt/ml here."""
+        relocate_config_files(host_dir)
+
     def sweep(self) -> None:
         """Removes what belongs to jobs without a folder, and what a crash left half made."""
         known = {running.name: running.job for running in self.list_running()}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from stoker.errors import HostError
 from stoker.host.platform.around.failures import UploadFailed
+from stoker.host.platform.around.left_trees import make_readable
 from stoker.host.platform.around.sync import FolderSync
 from stoker.host.platform.engines.engine import EngineLost, Mount
 from stoker.host.platform.jobs.changes import change_attempt
@@ -31,6 +32,9 @@ from stoker.host.platform.jobs.spot import SpotSchedule
 from stoker.host.platform.jobs.state import Cause, HostExit, JobRecord
 from stoker.host.platform.jobs.surroundings import Surroundings
 from stoker.host.platform.request import TrainingRequest
+
+_UPLOADED = ("checkpoints", "model", "output")
+"""Folders of /opt/ml that are read once the job is over."""
 
 _FLUSH_SECONDS = 120.0
 _DRAIN_SECONDS = 60.0
@@ -82,9 +86,15 @@ class AttemptRun:
             # What the container's root wrote must be ours before it can be read and uploaded.
             folder = self.around.root.job_dir(self.request.name)
             self.around.engine.take_ownership(folder, self.request.image)
+            self._make_readable()
             self._flush(syncs, exits)
             feeds.require_whole()
         return exits
+
+    def _make_readable(self) -> None:
+        for host in self.request.hosts:
+            for part in _UPLOADED:
+                make_readable(self.around.root.host_dir(self.request.name, host), (part,))
 
     def _launch(self, record: JobRecord) -> None:
         engine = self.around.engine

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from stoker.host.platform.around.left_trees import remove_tree
 from stoker.host.platform.jobs.metrics import scan_metrics
 from stoker.host.platform.jobs.notes import say_once
 from stoker.host.platform.jobs.state import Metric
@@ -15,12 +15,8 @@ from stoker.host.platform.request import TrainingRequest
 
 def note_metrics(around: Surroundings, request: TrainingRequest) -> tuple[Metric, ...]:
     """The final metrics, from the stored log; what had to be given up is said there, once."""
-    events = [
-        (event.time_ms, event.text)
-        for host in request.hosts
-        for event in around.streams.read(request.name, host, 0)
-    ]
-    scan = scan_metrics(events, request.metric_definitions)
+    logs = [stream.file for stream in around.streams.streams(request.name)]
+    scan = scan_metrics(logs, request.metric_definitions)
     say_once(
         around.streams,
         request,
@@ -56,4 +52,4 @@ def clear_job(around: Surroundings, request: TrainingRequest) -> None:
 
 def _remove_folder(folder: Path) -> None:
     with suppress(FileNotFoundError):
-        shutil.rmtree(folder)
+        remove_tree(folder)

@@ -54,13 +54,16 @@ def summarise(record: JobRecord) -> dict[str, Any]:
 
 
 def gap_seconds(record: JobRecord) -> float:
-    """Time between interruptions and the training that followed: nobody pays for it."""
-    gaps = 0.0
-    for before, after in zip(record.attempts, record.attempts[1:], strict=False):
-        if before.ended is not None and before.began is not None:
-            until = after.began or record.training_ended or before.ended
-            gaps += until - before.ended
-    return gaps
+    """Time between interruptions and the training that followed, if any: nobody pays for it."""
+    trained = [attempt for attempt in record.attempts if attempt.began is not None]
+    if not trained:
+        return 0.0
+    ends = [attempt.ended for attempt in trained]
+    resumed = [attempt.began for attempt in trained[1:]]
+    if record.attempt.began is None or record.attempt.cause == "interrupted":
+        resumed.append(record.training_ended)  # it waited for capacity to the end
+    gaps = [(ended, began) for ended, began in zip(ends, resumed, strict=False)]
+    return sum(began - ended for ended, began in gaps if ended is not None and began is not None)
 
 
 def _times(record: JobRecord) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from stoker.host.platform.around.artifacts import pack_and_upload
 from stoker.host.platform.around.confined import read_start
-from stoker.host.platform.around.failures import TransferCancelled
+from stoker.host.platform.around.failures import TransferCancelled, UploadFailed
 from stoker.host.platform.jobs.attempt import AttemptRun
 from stoker.host.platform.jobs.changes import (
     begin_attempt,
@@ -40,7 +40,7 @@ from stoker.host.platform.jobs.spot import NEVER, SpotSchedule, read_schedule
 from stoker.host.platform.jobs.state import Cause, JobRecord, Stage
 from stoker.host.platform.jobs.surroundings import Surroundings
 from stoker.host.platform.jobs.verdict import is_our_fault, make_fault, make_verdict, stopped
-from stoker.host.platform.request import TrainingRequest, read_request
+from stoker.host.platform.request import TrainingRequest, parse_request
 
 _DATABASE_RETRY_SECONDS = 1.0
 _FAILURE_BYTES = 4096  # FailureReason holds 1024 characters
@@ -104,7 +104,7 @@ class Life(threading.Thread):
     def _act_on(self, record: JobRecord) -> None:
         """One stage; a failure is recorded, too."""
         try:
-            self._stages[record.stage](record, read_request(record.request))
+            self._stages[record.stage](record, parse_request(record.request))
         except (ServerClosing, sqlite3.Error):
             raise
         except Exception as error:  # whatever it is, the job must not stay InProgress
@@ -161,7 +161,14 @@ class Life(threading.Thread):
             grace_seconds=self._grace_seconds,
             holds=self._holds,
         )
-        exits = run.run()
+        try:
+            exits = run.run()
+        except UploadFailed as failure:  # of a kept folder; the model is uploaded nevertheless
+            verdict = make_fault(failure)
+            self._control.change(
+                lambda r, now: begin_upload(change_attempt(r, now, ended=now), verdict, now)
+            )
+            return
         texts = {host: self._read_failure(record.name, host) for host in request.hosts}
 
         def conclude_attempt(record: JobRecord, now: float) -> JobRecord:

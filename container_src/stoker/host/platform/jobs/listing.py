@@ -26,7 +26,7 @@ def list_jobs(records: Iterable[JobRecord], params: Mapping[str, Any]) -> dict[s
     falling = params.get("SortOrder", "Ascending") == "Descending"
     found = sorted((r for r in records if _matches(r, params)), key=key, reverse=falling)
     if "NextToken" in params:
-        last = _read_token(params["NextToken"])
+        last = _read_token(params["NextToken"], type(key(found[0])[0]) if found else object)
         found = [r for r in found if (key(r) < last if falling else key(r) > last)]
     size = params.get("MaxResults", _PAGE)
     page = found[:size]
@@ -53,9 +53,12 @@ def _matches(record: JobRecord, params: Mapping[str, Any]) -> bool:
     )
 
 
-def _read_token(token: str) -> tuple[Any, str]:
+def _read_token(token: str, kind: type) -> tuple[Any, str]:
+    """The place a token holds; one of a list in another order has no meaning in this one."""
     try:
         value, name = json.loads(base64.urlsafe_b64decode(token))
     except (ValueError, TypeError, binascii.Error) as error:
         raise validation(f"Invalid NextToken: {token}") from error
+    if not isinstance(value, kind) or not isinstance(name, str):
+        raise validation(f"Invalid NextToken: {token}")
     return value, name

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Mapping
 
 from stoker.errors import HostError
+from stoker.host.platform.around.left_trees import remove_tree
 from stoker.host.platform.jobs.changes import ask_to_stop
 from stoker.host.platform.jobs.control import JobControl
 from stoker.host.platform.jobs.holds import Holds
@@ -123,5 +123,8 @@ def sweep(around: Surroundings, unfinished: set[str]) -> None:
         around.engine.remove_network(job)
     for folder in around.root.jobs_dir.iterdir():
         if folder.name not in unfinished:
-            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                remove_tree(folder)
+            except OSError as error:  # the server starts all the same
+                _log.warning("%s cannot be removed: %s; fix: sudo rm -r it", folder, error)
     around.engine.sweep()

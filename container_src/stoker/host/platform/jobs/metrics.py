@@ -21,6 +21,8 @@ _CPU_SECONDS_PER_METRIC = 2.0
 _CPU_SECONDS_PER_LINE = 20e-6  # a long log alone must not make a sound definition look hopeless
 _WALL_SECONDS = 300.0
 """The last resort if the child cannot even be interrupted; far above what all metrics may take."""
+_FOUND = 3
+"""Parts of an answer that holds a value: the definition's number, milliseconds, the value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +35,7 @@ class Scan:
 
 
 def scan_metrics(
-    events: Sequence[tuple[int, str]],
+    logs: Sequence[Path],
     definitions: Sequence[tuple[str, str]],
     *,
     cpu_seconds_per_metric: float = _CPU_SECONDS_PER_METRIC,
@@ -42,36 +44,46 @@ def scan_metrics(
     """The last value of every metric.
 
     Args:
-        events: time in milliseconds and text of every log line, in any order of hosts.
+        logs: the files of all hosts' log streams.
         definitions: names and regular expressions; group 1 is the value.
         cpu_seconds_per_metric: processor time after which a definition is given up.
         wall_seconds: when the whole scan is ended, whatever it is doing.
     """
-    if not definitions or not events:
+    if not definitions or not logs:
         return Scan(metrics=(), given_up=())
-    ordered = sorted(events, key=lambda event: event[0])
-    cpu_seconds = cpu_seconds_per_metric + _CPU_SECONDS_PER_LINE * len(ordered)
-    work = {"events": ordered, "definitions": definitions, "cpu_seconds": cpu_seconds}
+    work = {
+        "files": [str(log) for log in logs],
+        "regexes": [regex for _, regex in definitions],
+        "cpu_seconds": cpu_seconds_per_metric,
+        "cpu_seconds_per_line": _CPU_SECONDS_PER_LINE,
+    }
     answers = _run_child(work, wall_seconds)
-    found: dict[str, Metric] = {}
-    for (name, _), answer in zip(definitions, answers, strict=False):
-        if answer is None or answer == []:
-            continue
-        new = Metric(name=name, value=answer[1], timestamp=answer[0] / 1000)
-        # Several definitions may share a name (train and test print alike): the newest wins.
-        if name not in found or found[name].timestamp <= new.timestamp:
-            found[name] = new
-    silent = [None] * (len(definitions) - len(answers))
-    given_up = [
-        name
-        for (name, _), answer in zip(definitions, [*answers, *silent], strict=True)
-        if answer is None
-    ]
-    return Scan(metrics=tuple(found.values()), given_up=tuple(dict.fromkeys(given_up)))
+    found: dict[int, Metric] = {}
+    given_up = {int(answer[0]) for answer in answers if len(answer) == 1}
+    for number, moment, value in (answer for answer in answers if len(answer) == _FOUND):
+        new = Metric(name=definitions[int(number)][0], value=value, timestamp=moment / 1000)
+        found[int(number)] = _newer(found.get(int(number)), new)
+    if [] not in answers:  # it did not come to its end
+        given_up |= set(range(len(definitions))) - found.keys()
+    names = [definitions[number][0] for number in sorted(given_up)]
+    kept = [metric for number, metric in sorted(found.items()) if number not in given_up]
+    return Scan(metrics=_one_per_name(kept), given_up=tuple(dict.fromkeys(names)))
 
 
-def _run_child(work: dict[str, object], wall_seconds: float) -> list[list[float] | None]:
-    """One answer per definition, in order: [milliseconds, value], [] for none, None: given up."""
+def _one_per_name(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
+    """Several definitions may share a name (train and test print alike): the newest wins."""
+    kept: dict[str, Metric] = {}
+    for metric in metrics:
+        kept[metric.name] = _newer(kept.get(metric.name), metric)
+    return tuple(kept.values())
+
+
+def _newer(old: Metric | None, new: Metric) -> Metric:
+    return new if old is None or old.timestamp <= new.timestamp else old
+
+
+def _run_child(work: dict[str, object], wall_seconds: float) -> list[list[float]]:
+    """What `metric_scan` has said."""
     try:
         ended = subprocess.run(
             [sys.executable, "-IS", str(_SCAN)],

@@ -14,9 +14,10 @@ from stoker.host.platform.request import TrainingRequest
 def say_once(streams: LogStreams, request: TrainingRequest, *texts: str) -> None:
     """Add lines to the leader's log unless they are there."""
     leader = request.hosts[0]
-    lines = [f"[stoker] {text}" for text in texts]
+    lines = dict.fromkeys(f"[stoker] {text}" for text in texts)
     if not lines:
         return
-    said = {event.text for event in streams.read(request.name, leader, 0)}
+    for event in streams.read(request.name, leader, 0):  # a log may be larger than the memory
+        lines.pop(event.text, None)
     now = int(time.time() * 1000)
-    streams.append(request.name, leader, [(now, line) for line in lines if line not in said])
+    streams.append(request.name, leader, [(now, line) for line in lines])

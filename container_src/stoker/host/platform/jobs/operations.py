@@ -18,7 +18,7 @@ from stoker.host.platform.jobs.changes import new_job
 from stoker.host.platform.jobs.describe import describe, make_arn
 from stoker.host.platform.jobs.listing import list_jobs
 from stoker.host.platform.jobs.lives import Lives
-from stoker.host.platform.jobs.refusals import require_startable
+from stoker.host.platform.jobs.refusals import require_buckets, require_startable
 from stoker.host.platform.jobs.state import JobRecord
 from stoker.host.platform.jobs.store import NameTaken, Store, UnknownJob
 from stoker.host.platform.jobs.surroundings import Surroundings
@@ -119,17 +119,17 @@ class JobOperations:
 
     def _update(self, params: dict[str, Any]) -> dict[str, Any]:
         """The profiler reads its configuration again while it runs; the rest is only shown."""
-        self._require_unfinished(self._find(params))
+        found = self._find(params)
+        self._require_unfinished(found)
         changes = {key: params[key] for key in _UPDATABLE if key in params}
 
         def update(record: JobRecord) -> JobRecord:
-            merged = {
-                key: {**record.request.get(key, {}), **value} if isinstance(value, dict) else value
-                for key, value in changes.items()
-            }
-            return replace(record, request={**record.request, **merged}, modified=time.time())
+            updated = {**record.request, **_merge(record.request, changes)}
+            read_request(updated)  # refused before it is kept: a job must not be ended by it
+            return replace(record, request=updated, modified=time.time())
 
-        record = self._store.change(params["TrainingJobName"], update)
+        require_buckets(read_request(update(found).request), self._around.storage)
+        record = self._store.change(found.name, update)
         if record.stage == "training" and "ProfilerConfig" in changes:
             self._write_config_files(record)
         return {"TrainingJobArn": make_arn(record.name)}
@@ -142,6 +142,7 @@ class JobOperations:
         for host in request.hosts:
             folder = self._around.root.host_dir(record.name, host)
             write_config_files(request, host, folder, addresses=network.addresses)
+            self._around.engine.adapt_config_files(folder)
 
     def _require_unfinished(self, record: JobRecord) -> None:
         if record.stage == "ended":
@@ -154,3 +155,11 @@ class JobOperations:
             return self._store.read(params["TrainingJobName"])
         except UnknownJob as error:
             raise validation("Requested resource not found.") from error
+
+
+def _merge(request: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not named in a changed part of a request stays as it is."""
+    return {
+        key: {**request.get(key, {}), **value} if isinstance(value, dict) else value
+        for key, value in changes.items()
+    }

@@ -32,6 +32,17 @@ def require_startable(request: TrainingRequest, around: Surroundings) -> None:
         raise validation("; ".join(missing))
 
 
+def require_buckets(request: TrainingRequest, storage: Storage) -> None:
+    """Refuse places for results that are not there.
+
+    Raises:
+        ApiFault: which buckets are missing.
+    """
+    missing = list(_buckets(request, storage))
+    if missing:
+        raise validation("; ".join(missing))
+
+
 def _image(request: TrainingRequest, engine: Engine) -> Iterator[str]:
     try:
         engine.require_image(request.image)
