@@ -39,7 +39,7 @@ def make_file_version(wall_time: float) -> bytes:
 
 
 def make_session_start(wall_time: float, step: int) -> bytes:
-    """Tells readers that this run goes on at `step`: what earlier files have from there is void."""
+    """Tells readers that the run goes on at `step`: what earlier files have from there is void."""
     return _stamp(wall_time, step) + _field(_SESSION_LOG, _SESSION_START)
 
 

@@ -108,7 +108,7 @@ def _make_wide_histogram(flat: NDArray[np.float64]) -> Histogram:
 
 
 def _trimmed(counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The buckets that hold something, and an empty one to the left that gives their first edge."""
+    """The buckets that hold something, and an empty one before them that gives the first edge."""
     edges = _tables().edges
     filled = np.flatnonzero(counts)
     if filled.size == 0:
