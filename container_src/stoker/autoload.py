@@ -15,9 +15,10 @@ _SIGUSR1 = 10  # `import signal` would cost a third of Python's own start
 
 
 def wake() -> None:
-    """Whole lines at once, stacks on request, exceptions on file. Never raises."""
+    """Whole lines at once, stacks and traces on request, exceptions on file. Never raises."""
     _line_buffer()
     _dump_stacks_on_request()
+    _trace_on_request()
     sys.excepthook = _leave_crash_file
 
 
@@ -40,6 +41,25 @@ def _dump_stacks_on_request() -> None:
         faulthandler.register(_SIGUSR1, all_threads=True)
     except (OSError, ValueError, RuntimeError):
         return  # stderr is not a file here; the program is started all the same
+
+
+def _trace_on_request() -> None:
+    import os  # Python itself has loaded it by now
+
+    if os.environ.get("STOKER_PROFILE"):  # noqa: TID251 - the Job would have to be read for it
+        from stoker.import_watch import call_after_import
+
+        # What trains with torch imports this; a process that does not pays nothing.
+        call_after_import("torch.optim.optimizer", _trace_steps)
+
+
+def _trace_steps() -> None:
+    try:
+        from stoker.profiling.unchanged import watch_steps
+
+        watch_steps()
+    except Exception as error:  # a torch without such hooks
+        print(f"[stoker] warning: STOKER_PROFILE does not work here: {error}", file=sys.stderr)
 
 
 def _leave_crash_file(

@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from typing import Literal, SupportsFloat, SupportsInt
 
     from stoker.metrics.writer import Writer
+    from stoker.profiling.traces import Traces
 
 # Each method imports its capability itself: a script pays at its start for what it uses only.
 
 
 class ScriptJob(Job):
-    """Everything SageMaker says about this job, and metrics."""
+    """Everything SageMaker says about this job, metrics and traces."""
 
     def log(
         self,
@@ -66,6 +67,39 @@ class ScriptJob(Job):
         from stoker.metrics.writer import open_writer
 
         return open_writer(self, purge_step=purge_step)
+
+    def profile(
+        self,
+        *,
+        wait: int = 1,
+        warmup: int = 1,
+        active: int = 3,
+        repeat: int = 1,
+        to: Literal["tensorboard", "output"] = "tensorboard",
+    ) -> Traces:
+        """Traces some steps: operators, shapes, memory and stacks, for TensorBoard's profiler.
+
+        Outside its windows a step costs microseconds; a fault of it never ends the training.
+
+        Args:
+            wait: steps to let pass before each trace.
+            warmup: steps to warm the profiler up, so that the trace is not distorted by it.
+            active: steps to record, 50 at most.
+            repeat: how many traces, 20 at most; 0 takes as many as there are.
+            to: `tensorboard` is synced while the job runs, `output` is part of output.tar.gz.
+
+        Raises:
+            ValueError: there are no such numbers of steps, or no such place.
+
+        Example:
+            >>> with job.profile() as profile:
+            ...     for batch in batches:
+            ...         train(batch)
+            ...         profile.step()
+        """
+        from stoker.profiling.traces import open_traces
+
+        return open_traces(self, wait=wait, warmup=warmup, active=active, repeat=repeat, to=to)
 
     @property
     def metrics_file(self) -> Path:
