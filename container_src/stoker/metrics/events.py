@@ -53,7 +53,7 @@ def make_histogram(wall_time: float, step: int, tag: bytes, histogram: Histogram
     numbers = (
         histogram.minimum,
         histogram.maximum,
-        float(histogram.count),
+        float(histogram.size),
         histogram.total,
         histogram.total_of_squares,
     )
