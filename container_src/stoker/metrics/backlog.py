@@ -6,8 +6,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
+
+from stoker.metrics.stops import flush_at_end_of_child
 
 Item = TypeVar("Item")
 Work = Callable[[list[Item], bool], bool]
@@ -89,6 +92,7 @@ class Backlog(Generic[Item]):
         if not self._starting.acquire(blocking=False):
             return  # another thread, or what a signal interrupted, is about to
         try:
+            flush_at_end_of_child()
             self._is_idle = False
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             thread.start()
@@ -101,7 +105,8 @@ class Backlog(Generic[Item]):
     def _make_room(self) -> None:
         if not self._is_stuck and self.flush(self._patience_seconds):
             return
-        self._items.pop()
+        with suppress(IndexError):  # the thread has just come to it
+            self._items.pop()
         if not self._is_stuck:
             self._is_stuck = True
             _LOG.warning("%s does not keep up: some of what is logged now is lost", self._name)

@@ -50,8 +50,10 @@ def make_histogram(values: NDArray[np.generic]) -> Histogram:
     if values.size == 0:
         raise ValueError("a histogram needs at least one value, but the tensor is empty")
     flat = values.reshape(-1)
-    is_large = flat.dtype == np.float32 and flat.size > _FEW_ELEMENTS
-    tally = _tally_all(flat) if is_large else _tally_few(flat)
+    if flat.dtype == np.float32 and flat.size > _FEW_ELEMENTS:
+        tally = _tally_many(flat.view(np.float32))
+    else:
+        tally = _tally_few(flat)
     limits, counts = _trimmed(tally.counts)
     numbers = (tally.minimum, tally.maximum, flat.size, tally.total, tally.total_of_squares)
     return Histogram(*numbers, limits, counts)
@@ -65,7 +67,7 @@ class _Tally(NamedTuple):
     total_of_squares: float
 
 
-def _tally_all(flat: NDArray[np.float32]) -> _Tally:
+def _tally_many(flat: NDArray[np.float32]) -> _Tally:
     threads = min(_MOST_THREADS, os.cpu_count() or 1, -(-flat.size // _SHARE_ELEMENTS))
     if threads == 1:
         return _tally_share(flat)

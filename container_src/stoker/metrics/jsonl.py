@@ -13,6 +13,7 @@ import math
 import os
 
 from stoker.metrics.ranks import rank_name
+from stoker.metrics.sinks import LocalFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,17 @@ def metrics_file(job: Job) -> str:
     rank = rank_name(job)
     name = f"metrics.{rank}.jsonl" if rank else "metrics.jsonl"
     return os.path.join(job.paths.output_data_dir, FOLDER, name)
+
+
+def make_jsonl_sink(path: str) -> LocalFile:
+    """Appends to what an earlier attempt has written, on a line of its own."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(-1, os.SEEK_END)
+            is_cut = file.read() != b"\n"
+    except OSError:
+        is_cut = False  # none, or an empty one
+    return LocalFile(path, b"\n" if is_cut else b"")
 
 
 def make_json_line(wall_time: float, step: int, metrics: Mapping[str, float]) -> bytes:

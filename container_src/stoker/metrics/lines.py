@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-NUMBER = r"([-+0-9.eE]+|nan|[-+]?inf)"
+NUMBER = r"([-+]?inf|nan|[-+0-9.eE]+)"  # in this order: the last would take the sign of `-inf`
 LONGEST_REGEX = 500
 MOST_DEFINITIONS = 40
 _PREFIX = "[metric]"
@@ -35,7 +35,7 @@ def make_definitions(names: Iterable[str]) -> list[dict[str, str]]:
 
     Example:
         >>> make_definitions(["loss"])[0]["Regex"]
-        '\\\\[metric\\\\] step=.* loss=([-+0-9.eE]+|nan|[-+]?inf)'
+        '\\\\[metric\\\\] step=.* loss=([-+]?inf|nan|[-+0-9.eE]+)'
     """
     # The blank keeps `loss` from being found in `val/loss`.
     start = re.escape(_PREFIX).replace(r"\ ", " ") + " step=.* "

@@ -7,13 +7,12 @@ import time
 from typing import SupportsFloat
 
 from stoker.metrics.backlog import Backlog
-from stoker.metrics.jsonl import make_json_line, metrics_file
+from stoker.metrics.jsonl import make_json_line, make_jsonl_sink, metrics_file
 from stoker.metrics.lines import make_line
 from stoker.metrics.numbers import keep_number
 from stoker.metrics.outlet import Outlet
 from stoker.metrics.ranks import rank_name
 from stoker.metrics.runs import open_run
-from stoker.metrics.sinks import LocalFile
 from stoker.metrics.stops import flush_at_stop
 
 TYPE_CHECKING = False
@@ -49,7 +48,7 @@ class Log:
         self._events: EventFile | None = None
         self._trial: TrialMetrics | None = None
         path = metrics_file(job)
-        self._lines = Outlet(lambda: LocalFile(path), name=path)
+        self._lines = Outlet(lambda: make_jsonl_sink(path), name=path)
         self._backlog: Backlog[Entry] = Backlog(self._write, name="metrics")
         flush_at_stop(self)
 

@@ -65,6 +65,8 @@ class LocalFile:
 
     def sync(self, *, urgent: bool) -> bool:
         del urgent  # nothing is held back here
+        if self._file is None and self._header:
+            self.write(b"")  # TensorBoard shows a run from its header on
         return False
 
     def close(self) -> None:

@@ -10,6 +10,8 @@ import threading
 from typing import Protocol
 from weakref import WeakSet
 
+from stoker.metrics.ranks import is_child
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
@@ -29,20 +31,27 @@ class Keeper(Protocol):
 
 
 _KEEPERS: WeakSet[Keeper] = WeakSet()
-_prepared_pid: int | None = None
+_PREPARED: set[int] = set()
+"""Processes that have their hooks: this one, and by inheritance those it was forked from."""
 
 
 def flush_at_stop(keeper: Keeper) -> None:
     """From now on `keeper` is flushed before this process ends, killed by SIGTERM included."""
-    global _prepared_pid
     _KEEPERS.add(keeper)
-    if _prepared_pid is None:
+    if not _PREPARED:
+        _PREPARED.add(os.getpid())
         atexit.register(_flush_all)
         os.register_at_fork(after_in_child=_forget_all)
-    if _prepared_pid != os.getpid():
-        _flush_at_end_of_child()
-        _prepared_pid = os.getpid()
     _listen()
+
+
+def flush_at_end_of_child() -> None:
+    """Called where there is work again: what multiprocessing forks has lost its finalizers."""
+    # Its children leave by os._exit: atexit is not for them.
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and is_child() and os.getpid() not in _PREPARED:
+        _PREPARED.add(os.getpid())
+        util.Finalize(None, _flush_all, exitpriority=100)
 
 
 def _listen() -> None:
@@ -70,11 +79,3 @@ def _flush_all() -> None:
 def _forget_all() -> None:
     for keeper in list(_KEEPERS):
         keeper.forget()
-
-
-def _flush_at_end_of_child() -> None:
-    # Children of multiprocessing leave by os._exit: atexit is not for them, finalizers are.
-    util = sys.modules.get("multiprocessing.util")
-    process = sys.modules.get("multiprocessing.process")
-    if util and process and process.parent_process() is not None:
-        util.Finalize(None, _flush_all, exitpriority=100)

@@ -78,5 +78,5 @@ def read_names(file: Path | None) -> list[str]:
 
 def render(definitions: list[dict[str, str]]) -> str:
     """The keyword argument, to be pasted into Python."""
-    entries = [f'    {{"Name": {d["Name"]!r}, "Regex": {d["Regex"]!r}}},' for d in definitions]
+    entries = [f"    {json.dumps(definition)}," for definition in definitions]
     return "\n".join(["metric_definitions=[", *entries, "]"])
