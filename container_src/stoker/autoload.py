@@ -9,17 +9,23 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType, TracebackType
 
 _SIGUSR1 = 10  # `import signal` would cost a third of Python's own start
 
 
 def wake() -> None:
-    """Whole lines at once, stacks and traces on request, exceptions on file. Never raises."""
+    """Whole lines at once; stacks and traces on request; crashes and curves on file.
+
+    Never raises.
+    """
     _line_buffer()
     _dump_stacks_on_request()
     _trace_on_request()
     sys.excepthook = _leave_crash_file
+    sys.meta_path.insert(0, _TensorBoardFinder)
 
 
 def _line_buffer() -> None:
@@ -60,6 +66,25 @@ def _trace_steps() -> None:
         watch_steps()
     except Exception as error:  # a torch without such hooks
         print(f"[stoker] warning: STOKER_PROFILE does not work here: {error}", file=sys.stderr)
+
+
+class _TensorBoardFinder:
+    """Sees to torch's `SummaryWriter` when a script imports it; until then it costs a compare."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del target
+        if name != "torch.utils.tensorboard.writer":
+            return None
+        sys.meta_path.remove(_TensorBoardFinder)
+        try:
+            from stoker.metrics.stock import find_adopted_spec
+
+            return find_adopted_spec(path)
+        except ImportError:
+            return None  # crc32c or NumPy is missing here; the stock writer works without
 
 
 def _leave_crash_file(

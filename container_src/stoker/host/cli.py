@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from stoker import __version__
 from stoker.errors import StokerError
-from stoker.host.commands import build, check, push, tensorboard, train
+from stoker.host.commands import build, check, metric_definitions, push, tensorboard, train
 from stoker.host.failures import UsageRefused
 
-_COMMANDS = (build, train, tensorboard, check, push)
+_COMMANDS = (build, train, tensorboard, metric_definitions, check, push)
 _INTERRUPTED = 130
 
 

@@ -53,7 +53,7 @@ def make_histogram(wall_time: float, step: int, tag: bytes, histogram: Histogram
     numbers = (
         histogram.minimum,
         histogram.maximum,
-        float(histogram.count),
+        float(histogram.size),
         histogram.total,
         histogram.total_of_squares,
     )
@@ -64,7 +64,7 @@ def make_histogram(wall_time: float, step: int, tag: bytes, histogram: Histogram
 
 
 def _event(wall_time: float, step: int, tag: bytes, content: bytes) -> bytes:
-    value = _field(_TAG, tag) + content
+    value = (_field(_TAG, tag) if tag else b"") + content
     return _stamp(wall_time, step) + _field(_SUMMARY, _field(_VALUE, value))
 
 
