@@ -13,6 +13,8 @@ from stoker.host.tensorboard.source import Source
 FIRST_PORT = 6006
 _PORTS = 20
 _RELOAD_SECONDS = 5
+# Where the plug-in's page gets its charts and its trace viewer; without them it shows a spinner.
+_FOREIGN = ("www.gstatic.com", "cdnjs.cloudflare.com")
 _INSTALL = "pip install tensorboard torch-tb-profiler boto3"
 
 
@@ -38,7 +40,9 @@ def check_modules(source: Source, *, has: Callable[[str], bool] = is_importable)
         )
     if not has("torch_tb_profiler"):
         return [f"no profiler traces: torch-tb-profiler is not installed ({_INSTALL})"]
-    return []
+    return [
+        f"traces are drawn by scripts from {' and '.join(_FOREIGN)}: let your browser get them"
+    ]
 
 
 def choose_port(asked: int | None) -> int:
