@@ -10,27 +10,34 @@ STOKER := $(VENV)/bin/stoker
 EXAMPLE := examples/00_unchanged_script
 SOURCES := $(shell find container_src -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml
 
-.PHONY: help train test test-fast test-image test-cuda check format image lock push bench compare engine clean
+.PHONY: help train test test-fast test-image test-cuda check format image sdks lock push bench compare \
+	cross engine clean
 
 help: ## list all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-train: install ## set everything up and train the example in a container
+train: install ## set everything up and train the example as a job of the local platform
 	@[ -f $(EXAMPLE)/data/train.pt ] || $(PY) $(EXAMPLE)/make_data.py $(EXAMPLE)/data
 	@if docker/engine.sh && $(STOKER) build --flavor cpu; then engine=docker; \
 	else engine=process; echo "make: no container (see above): the same launcher runs as a process"; fi; \
-	$(STOKER) train $(EXAMPLE)/src/train.py --channel train=$(EXAMPLE)/data --param epochs=5 --engine $$engine
+	$(STOKER) train $(EXAMPLE)/src/train.py --channel train=$(EXAMPLE)/data --param epochs=5 \
+		--metric 'loss=^epoch .* loss=([0-9.]+)' --metric 'accuracy=^epoch .* accuracy=([0-9.]+)' \
+		--engine $$engine --root .work/local; \
+	code=$$?; $(STOKER) local down --root .work/local; exit $$code
 
 test: check ## set everything up and run all tests
 	$(PY) -m pytest tests -m "not docker"
 	docker/engine.sh
+	docker/compose.sh
+	$(PY) docker/sdk_venv.py
 	$(STOKER) build --flavor cpu
 	$(PY) -m pytest tests -m docker
 
 test-fast: install ## the tests that need no Docker engine
 	$(PY) -m pytest tests -m "not docker"
 
-test-image: image ## the tests on the built image only
+test-image: image sdks ## the tests on the built image only
+	docker/compose.sh
 	$(PY) -m pytest tests -m docker
 
 test-cuda: install engine ## build the CUDA image and run it on a CPU
@@ -50,13 +57,16 @@ format: install ## format the code
 image: install engine ## build the image: make image FLAVOR=cpu|cuda
 	$(STOKER) build --flavor $(FLAVOR)
 
+sdks: install ## environments of SageMaker's SDKs v2 and v3, for tests and benchmarks
+	$(PY) docker/sdk_venv.py
+
 lock: install ## renew the hash locks of the images
 	$(PY) docker/lock.py
 
 push: install ## push to ECR: make push FLAVOR=cpu REPOSITORY=stoker [DRY_RUN=1]
 	$(STOKER) push --flavor $(FLAVOR) --repository $(REPOSITORY) $(if $(DRY_RUN),--dry-run)
 
-bench: install ## run all benchmarks and write benchmarks/RESULTS.md
+bench: install sdks ## run all benchmarks and write benchmarks/RESULTS.md
 	$(PY) benchmarks/run_all.py
 
 compare: image ## check our image beside the stock toolkit's: compare.html
@@ -64,11 +74,14 @@ compare: image ## check our image beside the stock toolkit's: compare.html
 	@# Exit code 1 is expected: checks of the stock images fail.
 	$(STOKER) check stoker:cpu stock-toolkit:5.1.4 stock-pytorch-toolkit:3.0.0 --html compare.html || [ $$? = 1 ]
 
+cross: image ## try every check on every deliberate fault (hours; goes on where it stopped)
+	PYTHONPATH=. $(PY) -m tests.conformance.cross $(if $(MINUTES),--minutes $(MINUTES))
+
 engine: ## make sure a Docker engine answers (installs and starts one as root on Debian/Ubuntu)
 	@docker/engine.sh
 
 clean: ## remove what make has made here (not the images)
-	rm -rf $(VENV) .build .work .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-sdk-v2 .venv-sdk-v3 .build .work .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .PHONY: install
 install: $(VENV)/.installed

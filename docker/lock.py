@@ -16,9 +16,11 @@ from pathlib import Path
 from stoker.host.pip_settings import PipSettings, read_pip_settings
 
 DOCKER = Path(__file__).resolve().parent
-NAMES = ("build", "toolkit", "smdebug", "cpu", "cuda", "dev")
+NAMES = ("build", "toolkit", "smdebug", "cpu", "cuda", "dev", "frameworks")
 # Installed with --no-deps: what they need is listed in common.in, by hand and with reasons.
 ALONE = ("toolkit", "smdebug")
+# Installed with --no-deps beside a torch that the machine already has (installed-before.txt).
+WITHOUT_TORCH = ("frameworks",)
 PYTHON = "3.11"
 PLATFORM = "x86_64-manylinux_2_28"
 HEADER = "# Made by `make lock` from docker/{name}.in; do not edit.\n"
@@ -58,6 +60,7 @@ def make_command(uv: str, name: str, *, settings: PipSettings, upgrade: bool) ->
     # As pip does it: the best version over all sources, not the first source that knows the name.
     command += ["--index-strategy", "unsafe-best-match", "--system-certs"]
     command += ["--no-deps"] if name in ALONE else []
+    command += ["--excludes", "installed-before.txt"] if name in WITHOUT_TORCH else []
     command += ["--upgrade"] if upgrade else []
     if index := settings.options.get("index-url"):
         command += ["--default-index", index]

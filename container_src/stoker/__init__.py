@@ -12,18 +12,21 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from stoker.checkpoints.session import open_session as checkpoints
     from stoker.contract.params import Params
     from stoker.errors import StokerError
     from stoker.script_job import ScriptJob as Job
     from stoker.script_job import read_script_job as job
 
-__all__ = ["Job", "Params", "StokerError", "__version__", "job"]
+__all__ = ["Job", "Params", "StokerError", "__version__", "checkpoints", "job"]
 __version__ = "0.1.0"
 
 _HOMES = {
     "Job": ("stoker.script_job", "ScriptJob"),
     "Params": ("stoker.contract.params", "Params"),
     "StokerError": ("stoker.errors", "StokerError"),
+    # A package that can be called: stoker.checkpoints(job, …), stoker.checkpoints.Store(folder).
+    "checkpoints": ("stoker.checkpoints", ""),
     "job": ("stoker.script_job", "read_script_job"),
 }
 
@@ -33,7 +36,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'stoker' has no attribute {name!r}")
     from importlib import import_module
 
-    module, attribute = _HOMES[name]
-    value = getattr(import_module(module), attribute)
+    home, attribute = _HOMES[name]
+    module = import_module(home)
+    value = getattr(module, attribute) if attribute else module
     globals()[name] = value
     return value

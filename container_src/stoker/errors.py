@@ -8,6 +8,8 @@ StokerError
 ├── ArchiveUnsafe        a source archive would write outside its folder
 ├── PreparationFailed    fetching code, installing requirements or finding peers failed
 ├── LaunchFailed         the user's program could not be started
+├── CheckpointFailed     a checkpoint could not be written or read
+├── CheckpointMismatch   the checkpoint that was found belongs to something else
 └── HostError            something on the user's own machine (engine, build, push)
 """
 
@@ -69,6 +71,18 @@ class LaunchFailed(StokerError):
     """The user's program could not be started."""
 
     exit_code = 71
+
+
+class CheckpointFailed(StokerError):
+    """A checkpoint could not be written or read."""
+
+    exit_code = 74
+
+
+class CheckpointMismatch(StokerError):
+    """The checkpoint that was found belongs to something else: other parameters, another model."""
+
+    exit_code = 78
 
 
 class HostError(StokerError):

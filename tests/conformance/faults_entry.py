@@ -1,6 +1,7 @@
-"""Faults of the group `entry`: one per check; some stop `train` and fail others too.
+"""Faults of the group `entry`: one for each check (see faults.py).
 
-`FAULTS` patches the launcher inside the container; `IMAGES` adds lines to the Dockerfile.
+`FAULTS` patches the launcher inside the container; `IMAGES` adds lines to the Dockerfile; `ALSO`
+declares, with the reason, which other checks a fault fails (`make cross` tries it).
 """
 
 from __future__ import annotations
@@ -35,14 +36,30 @@ def gives_up_root():
 
 FAULTS = {1: train_does_nothing, 2: shell_is_pid_1, 3: wants_an_init, 6: gives_up_root}
 IMAGES = {
-    # 4: PATH is set by the entrypoint, so an own one gets the system's Python, without torch.
-    4: 'ENV PATH=/usr/bin:/bin\nENTRYPOINT ["/usr/bin/env", "PATH=/opt/venv/bin:/usr/bin:/bin"]',
-    # 5: there is no pip on PATH.
-    5: "RUN rm /opt/venv/bin/pip*",
-    # 7: `train` lives where the platform mounts.
-    7: "RUN mv /opt/venv/bin/train /opt/ml/code/ && ln -s /opt/ml/code/train /opt/venv/bin/train",
-    # 8: a piece of the driver has come along.
-    8: "RUN echo driver > /usr/lib/libcuda.so.580.65.06",
-    # 9: `train` is a program for another machine.
-    9: r"RUN printf '\177ELF\002\001\001%0100d' 0 > /opt/venv/bin/train",
+    4: (
+        "PATH is set by the entrypoint, so an own one gets the system's Python, without torch.",
+        'ENV PATH=/usr/bin:/bin\nENTRYPOINT ["/usr/bin/env", "PATH=/opt/venv/bin:/usr/bin:/bin"]',
+    ),
+    5: ("there is no pip on PATH.", "RUN rm /opt/venv/bin/pip*"),
+    7: (
+        "`train` lives where the platform mounts.",
+        "RUN mv /opt/venv/bin/train /opt/ml/code/ && ln -s /opt/ml/code/train /opt/venv/bin/train",
+    ),
+    8: (
+        "a piece of the driver has come along.",
+        "RUN echo driver > /usr/lib/libcuda.so.580.65.06",
+    ),
+    9: (
+        "`train` is a program for another machine.",
+        r"RUN printf '\177ELF\002\001\001%0100d' 0 > /opt/venv/bin/train",
+    ),
+}
+
+ALSO: dict[int, dict[str, set[int]]] = {
+    1: {"no script is started": set(range(2, 55)) - {2, 4, 5, 9, 35, 42, 50, 52}},
+    3: {"no script is started": set(range(1, 55)) - {2, 3, 4, 5, 9, 35, 50, 52}},
+    4: {"the SDK's drivers are an own entrypoint, and find no pip on that PATH": {5}},
+    6: {"an ordinary user cannot write below /opt/ml": {11, 21, 24, 34, 37, 49}},
+    7: {"`train` is not found": set(range(1, 55)) - {5, 7, 9, 35, 50, 52}},
+    9: {"`train` cannot be started": set(range(1, 55)) - {2, 5, 9, 35, 50, 52}},
 }

@@ -1,6 +1,7 @@
-"""Faults of the group `hygiene`: one per check; some stop `train` and fail others too.
+"""Faults of the group `hygiene`: one for each check (see faults.py).
 
-`FAULTS` patches the launcher inside the container; `IMAGES` adds lines to the Dockerfile.
+`FAULTS` patches the launcher inside the container; `IMAGES` adds lines to the Dockerfile; `ALSO`
+declares, with the reason, which other checks a fault fails (`make cross` tries it).
 """
 
 from __future__ import annotations
@@ -32,11 +33,16 @@ _LABELS = ("title", "description", "version", "revision", "licenses", "base.name
 
 FAULTS = {51: starts_slowly, 54: leaves_zombies}
 IMAGES = {
-    # 50: somebody's credentials were copied into the image.
-    50: "RUN mkdir /root/.aws && echo '[default]' > /root/.aws/credentials",
-    # 52: neither labels nor SBOM.
-    52: "RUN rm /opt/stoker/sbom.cdx.json\nLABEL "
-    + " ".join(f'org.opencontainers.image.{name}=""' for name in _LABELS),
-    # 53: a package that boto3 needs is gone.
-    53: f"RUN rm -r {_SITE}/jmespath*",
+    50: (
+        "somebody's credentials were copied into the image.",
+        "RUN mkdir /root/.aws && echo '[default]' > /root/.aws/credentials",
+    ),
+    52: (
+        "there are neither labels nor an SBOM.",
+        "RUN rm /opt/stoker/sbom.cdx.json\nLABEL "
+        + " ".join(f'org.opencontainers.image.{name}=""' for name in _LABELS),
+    ),
+    53: ("a package that boto3 needs is gone.", f"RUN rm -r {_SITE}/jmespath*"),
 }
+
+ALSO: dict[int, dict[str, set[int]]] = {}

@@ -1,6 +1,7 @@
-"""Faults of the group `output`: one per check; some stop `train` and fail others too.
+"""Faults of the group `output`: one for each check (see faults.py).
 
-`FAULTS` patches the launcher inside the container; `IMAGES` adds lines to the Dockerfile.
+`FAULTS` patches the launcher inside the container; `IMAGES` adds lines to the Dockerfile; `ALSO`
+declares, with the reason, which other checks a fault fails (`make cross` tries it).
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ FAULTS = {
     48: every_failure_is_1,
     49: model_holds_the_code,
 }
-IMAGES: dict[int, str] = {}
+IMAGES: dict[int, tuple[str, str]] = {}
 
 
 def _at_the_end(action):
@@ -137,3 +138,6 @@ def _scan(folder):
                 os.stat(f"{folder}/{name}")
             except FileNotFoundError:
                 os._exit(70)
+
+
+ALSO: dict[int, dict[str, set[int]]] = {}

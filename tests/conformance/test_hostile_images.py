@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import uuid
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.docker
 
 assert all_checks()
 CLIENT = find_client()
+RUN = uuid.uuid4().hex[:12]
+"""Other runs on this machine have images and containers of their own."""
 HOSTILE = {
     "hangs": "RUN printf '#!/bin/sh\\nexec sleep 1000\\n' > /opt/venv/bin/train",
     "floods": "RUN printf '#!/bin/sh\\nexec yes a line that never ends to come\\n' "
@@ -43,8 +46,9 @@ def build(tmp_path_factory):
 
     def make(name: str, dockerfile: str) -> str:
         context = tmp_path_factory.mktemp(name)
-        (context / "Dockerfile").write_text(f"{dockerfile}\n")
-        tag = f"stoker-hostile:{name}"
+        # A label makes it another image than that of the same lines in another run.
+        (context / "Dockerfile").write_text(f"{dockerfile}\nLABEL run={RUN}\n")
+        tag = f"stoker-hostile-{RUN}:{name}"
         command = [*find_builder().argv, "--quiet", "--tag", tag, str(context)]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         made.append(tag)
@@ -63,7 +67,7 @@ def test_a_hostile_image_fails_in_bounded_time_and_leaves_nothing(build, name):
     )
     assert result.status == "fail"
     assert "the check itself broke" not in result.seen
-    assert _left() == []
+    assert _left(image) == []
 
 
 def test_an_image_without_shell_and_python_is_told_apart(build):
@@ -73,7 +77,7 @@ def test_an_image_without_shell_and_python_is_told_apart(build):
     )
     assert result.status == "fail"
     assert "did not start" in result.seen
-    assert _left() == []
+    assert _left(image) == []
 
 
 def test_ctrl_c_leaves_nothing_behind(build):
@@ -87,7 +91,7 @@ def test_ctrl_c_leaves_nothing_behind(build):
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 30
-    while not _left() and time.monotonic() < deadline:
+    while not _left(image) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     try:
@@ -95,7 +99,7 @@ def test_ctrl_c_leaves_nothing_behind(build):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert _left() == []
+    assert _left(image) == []
 
 
 def test_no_engine_is_one_clear_line():
@@ -112,7 +116,7 @@ def test_an_image_that_does_not_exist_is_named():
 
 
 def test_an_image_for_another_processor_is_refused(tmp_path):
-    tag = "stoker-hostile:arm64"
+    tag = f"stoker-hostile-{RUN}:arm64"
     subprocess.run([CLIENT, "load"], input=_saved_image(tag, "arm64"), check=True)
     done = _check(tag)
     subprocess.run([CLIENT, "rmi", "--force", tag], capture_output=True)
@@ -148,7 +152,8 @@ def test_an_engine_that_dies_is_told_apart_from_a_failed_check(tmp_path):
         call(_dead_client(tmp_path), "ps")
 
 
-def test_an_engine_that_dies_in_mid_run_ends_it_and_keeps_what_was_found(tmp_path):
+def test_an_engine_that_dies_in_mid_run_ends_it_and_keeps_what_was_found(build, tmp_path):
+    image = build("ours", "FROM stoker:cpu")
     client = tmp_path / "docker"
     # The real client, which finds nobody at the other end any more after its first calls.
     client.write_text(
@@ -159,12 +164,12 @@ def test_an_engine_that_dies_in_mid_run_ends_it_and_keeps_what_was_found(tmp_pat
         """
     )
     client.chmod(0o755)
-    tasks = [Task(image="stoker:cpu", check=CHECKS[n], init=False) for n in (1, 21, 24)]
+    tasks = [Task(image=image, check=CHECKS[n], init=False) for n in (1, 21, 24)]
     found = []
     with pytest.raises(EngineLost):
         run_checks(str(client), tasks, jobs=1, on_result=found.append)
     assert [result.status for result in found] == ["pass"]
-    for container in _left():
+    for container in _left(image):
         call(CLIENT, "rm", "--force", container)
 
 
@@ -185,5 +190,6 @@ def _check(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _left() -> list[str]:
-    return call(CLIENT, "ps", "--all", "--quiet", "--filter", f"label={LABEL_KEY}").stdout.split()
+def _left(image: str) -> list[str]:
+    filters = ("--filter", f"label={LABEL_KEY}", "--filter", f"ancestor={image}")
+    return call(CLIENT, "ps", "--all", "--quiet", *filters).stdout.split()

@@ -36,7 +36,7 @@ def test_the_handler_runs_once_and_its_exit_code_is_kept(opt_ml):
     _, err = _stop(process)
     assert process.returncode == 0
     assert (opt_ml.root / "model/saved").read_text() == "saved\n"
-    assert "stopped: by SIGTERM" in err
+    assert "stopped by SIGTERM" in err
     assert opt_ml.failure == ""
 
 
@@ -68,6 +68,24 @@ def test_a_shell_script_with_a_trap_is_told_itself(opt_ml):
         """
         trap 'echo trapped > $SM_MODEL_DIR/trapped; exit 11' TERM
         touch $SM_MODEL_DIR/ready
+        while true; do sleep 0.1; done
+        """,
+        name="run.sh",
+    )
+    process = opt_ml.start()
+    opt_ml.wait_for("model/ready")
+    _stop(process)
+    assert process.returncode == 11
+    assert (opt_ml.root / "model/trapped").exists()
+
+
+def test_a_shell_script_with_a_trap_is_told_also_while_a_copy_of_it_listens(opt_ml):
+    # Before it starts a program, a shell is two for a moment. Here the copy stays.
+    opt_ml.script(
+        """
+        #!/bin/sh
+        trap 'echo trapped > $SM_MODEL_DIR/trapped; exit 11' TERM
+        (trap 'exit 0' TERM; touch $SM_MODEL_DIR/ready; while true; do sleep 0.1; done) &
         while true; do sleep 0.1; done
         """,
         name="run.sh",

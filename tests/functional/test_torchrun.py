@@ -86,7 +86,7 @@ def test_each_worker_gets_sigterm_exactly_once(opt_ml):
     for rank in range(2):
         assert (opt_ml.root / f"model/count-{rank}").read_text() == "1"
     assert opt_ml.failure == ""
-    assert re.search(r"stopped: by SIGTERM", err)
+    assert re.search(r"stopped by SIGTERM", err)
 
 
 def test_torchrun_is_told_to_wait_longer_than_its_own_30_seconds(opt_ml):

@@ -1,1 +1,7 @@
-"""The user's machine: building, pushing and running the image. Never imports torch."""
+"""Stoker on the user's machine: the commands, and the local platform in a notebook."""
+
+from __future__ import annotations
+
+from stoker.host.notebook import LocalSession, session
+
+__all__ = ["LocalSession", "session"]

@@ -12,10 +12,27 @@ from collections.abc import Sequence
 
 from stoker import __version__
 from stoker.errors import StokerError
-from stoker.host.commands import build, check, metric_definitions, push, tensorboard, train
+from stoker.host.commands import (
+    build,
+    check,
+    checkpoints,
+    doctor,
+    local,
+    logs,
+    metric_definitions,
+    push,
+    simulate_spot,
+    status,
+    stop,
+    tensorboard,
+    train,
+)
 from stoker.host.failures import UsageRefused
 
-_COMMANDS = (build, train, tensorboard, metric_definitions, check, push)
+_COMMANDS = (
+    *(build, train, local, logs, stop, status, tensorboard, metric_definitions),
+    *(checkpoints, simulate_spot, doctor, check, push),
+)
 _INTERRUPTED = 130
 
 
@@ -53,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def make_parser() -> argparse.ArgumentParser:
     """The command line with all verbs."""
     parser = argparse.ArgumentParser(
-        prog="stoker", description="Training images for SageMaker: build, push and use them."
+        prog="stoker", description="Training images for SageMaker, and a platform to run them."
     )
     parser.add_argument("--version", action="version", version=f"stoker {__version__}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks of errors")

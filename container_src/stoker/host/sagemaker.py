@@ -1,4 +1,4 @@
-"""The AWS side of the host's commands: the one place of `stoker.host` that imports boto3."""
+"""The AWS side of the host's commands: the place of `stoker.host` that imports boto3."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def read_registry(region: str | None) -> tuple[str, str]:
         UsageRefused: no region is configured.
         PushFailed: the credentials are missing or refused.
     """
-    session = _session(region)
+    session = make_session(region)
     if not session.region_name:
         raise UsageRefused(
             "no AWS region is configured", fix="pass --region, or set AWS_DEFAULT_REGION"
         )
     try:
         account = session.client("sts").get_caller_identity()["Account"]
-    except _aws_errors() as error:
+    except aws_errors() as error:
         raise PushFailed(f"AWS does not say who we are: {error}", fix="aws configure") from error
     return f"{account}.dkr.ecr.{session.region_name}.amazonaws.com", session.region_name
 
@@ -34,7 +34,7 @@ def tag_exists(repository: str, tag: str, *, region: str) -> bool:
     Raises:
         PushFailed: there is no such repository, or AWS refuses.
     """
-    ecr = _session(region).client("ecr")
+    ecr = make_session(region).client("ecr")
     try:
         ecr.describe_images(repositoryName=repository, imageIds=[{"imageTag": tag}])
     except ecr.exceptions.ImageNotFoundException:
@@ -45,7 +45,7 @@ def tag_exists(repository: str, tag: str, *, region: str) -> bool:
             fix=f"aws ecr create-repository --repository-name {repository} --region {region}"
             " --image-tag-mutability IMMUTABLE",
         ) from error
-    except _aws_errors() as error:
+    except aws_errors() as error:
         raise PushFailed(f"ECR refused: {error}", fix="check the permissions for ECR") from error
     return True
 
@@ -57,18 +57,24 @@ def read_login_password(region: str) -> str:
         PushFailed: AWS refuses.
     """
     try:
-        answer = _session(region).client("ecr").get_authorization_token()
-    except _aws_errors() as error:
+        answer = make_session(region).client("ecr").get_authorization_token()
+    except aws_errors() as error:
         raise PushFailed(f"ECR gave no token: {error}", fix="check the permissions") from error
     token = base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode()
     return token.partition(":")[2]
 
 
-def _session(region: str | None) -> Any:  # noqa: ANN401 - boto3 publishes no types
+def make_session(region: str | None = None) -> Any:  # noqa: ANN401 - boto3 publishes no types
+    """A boto3 session.
+
+    Raises:
+        UsageRefused: boto3 is not installed.
+    """
     return _import("boto3").Session(region_name=region)
 
 
-def _aws_errors() -> tuple[type[Exception], ...]:
+def aws_errors() -> tuple[type[Exception], ...]:
+    """What boto3 raises when AWS refuses or cannot be reached."""
     exceptions = _import("botocore.exceptions")
     return (exceptions.BotoCoreError, exceptions.ClientError)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from stoker.contract.outcome import Outcome, read_failure
+from stoker.contract.stop import Left, read_left
 from stoker.runtime.diagnosis import diagnose
 from stoker.runtime.signals import stop_name
 
@@ -26,8 +27,11 @@ def make_outcome(
     mask: Callable[[str], str],
 ) -> Outcome:
     """Decides how the job ended. Nothing is written yet, so nothing can change the verdict."""
+    left = read_left(job.paths)
     if stop_signal is not None:
-        return _stopped(ended, stop_signal, launcher)
+        return _stopped(ended, stop_signal, launcher, left)
+    if ended.exit_code == 0 and left is not None:  # a rule's wish, which the worker followed
+        return Outcome(kind="stopped", exit_code=0, reason=str(left))
     if ended.exit_code == 0 and launcher == "toolkit":
         return _toolkit_outcome(job)
     if ended.exit_code == 0:
@@ -40,12 +44,13 @@ def make_outcome(
     return Outcome(kind="failed", exit_code=found.exit_code, reason=found.reason)
 
 
-def _stopped(ended: Ended, stop_signal: int, launcher: str) -> Outcome:
+def _stopped(ended: Ended, stop_signal: int, launcher: str, left: Left | None) -> Outcome:
     code = ended.exit_code
     if launcher != "python" and code == 1:
         code = 128 + stop_signal  # torchrun says 1 even when every worker left with 0
     manner = "and had to be killed" if ended.was_killed else f"exit code {code}"
-    return Outcome(kind="stopped", exit_code=code, reason=f"by {stop_name(stop_signal)}, {manner}")
+    how = str(left) if left is not None else f"by {stop_name(stop_signal)}"
+    return Outcome(kind="stopped", exit_code=code, reason=f"{how}, {manner}")
 
 
 def _toolkit_outcome(job: Job) -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stoker.contract.files import remove_file
 from stoker.contract.outcome import Outcome
 from stoker.contract.paths import read_paths
+from stoker.contract.stop import forget_stop
 from stoker.errors import StokerError
 from stoker.runtime.report import outcome_of_error, report, stopped_early
 
@@ -27,6 +28,7 @@ def run_guarded(run: Callable[[], Outcome], *, signals: Signals, log: Log) -> in
     paths = read_paths()
     for name in (paths.failure_file, f"{paths.output_dir}/success"):
         remove_file(name)  # of an attempt before this one
+    forget_stop(paths)
     try:
         outcome = run()
     except Stopped:

@@ -46,9 +46,12 @@ def _listeners(pid: int, number: int, children: dict[int, list[int]]) -> list[in
     started = children.get(pid, [])
     below = [found for child in started for found in _listeners(child, number, children)]
     listening = [found for found in below if catches(found, number)]
-    if listening or catches(pid, number):
-        return listening or [pid]
-    return below or [pid]
+    # A shell forks before it starts a program: for a moment its copy seems to listen, too.
+    own = _command_line(pid)
+    copies_only = all(_command_line(found) == own for found in listening)
+    if catches(pid, number) and copies_only:
+        return [*listening, pid]
+    return listening or below or [pid]
 
 
 def _is_wrapper(pid: int) -> bool:

@@ -43,7 +43,8 @@ def report(outcome: Outcome, *, failure_file: str, log: Log) -> int:
         remove_file(failure_file)
         own = ""
     if outcome.kind != "failed":
-        log.info(f"{outcome.kind}: {outcome.reason}" if outcome.reason else outcome.kind)
+        manner = " " if outcome.kind == "stopped" else ": "  # "stopped by SIGTERM at step 40"
+        log.info(f"{outcome.kind}{manner}{outcome.reason}" if outcome.reason else outcome.kind)
         return outcome.exit_code
     log.error(f"the job failed: {outcome.reason}")
     if own:

@@ -1,143 +1,110 @@
-"""`stoker train`: run a training script on this machine as SageMaker would run it."""
+"""`stoker train`: submit a script to the platform of this machine and watch it to its end."""
 
 from __future__ import annotations
 
 import argparse
-import re
-import shlex
-import signal
-import subprocess
-import time
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from stoker.contract.channels import is_channel_name
-from stoker.contract.paths import Paths
-from stoker.host.docker import ask
-from stoker.host.engines import (
-    Engine,
-    choose_engine,
-    link_channels,
-    make_command,
-    make_ownership_command,
-)
+from stoker.host.commands.interrupts import Interrupts
+from stoker.host.commands.local import require_engine_asked_for
+from stoker.host.commands.root_option import add_root_option, command_line, root_folder
+from stoker.host.commands.training_spec import make_spec
 from stoker.host.failures import UsageRefused
-from stoker.host.job_folder import JobSpec, failure_reason, make_job_folder, pack_model
+from stoker.host.platform.client.display import render_summary, show
+from stoker.host.platform.client.sagemaker import Api, open_api
+from stoker.host.platform.client.server import ServerOptions, find_server, start_server
+from stoker.host.platform.client.submission import make_submission
+from stoker.host.platform.client.watch import Event, watch
+from stoker.host.platform.root import Root, ServerInfo, open_root
+from stoker.host.terminal import Terminal
 
-_JOBS = Path(".work/jobs")
-_NAME = re.compile(r"[A-Za-z0-9](?:-?[A-Za-z0-9]){0,62}")  # as CreateTrainingJob has it
+_EXIT_CODES = {"Completed": 0}
+_JOB_FAILED = 1
+_INTERRUPTED = 130
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb to the command line."""
-    parser = subparsers.add_parser("train", help="run a training script in the image, here")
+    parser = subparsers.add_parser("train", help="run a training script on the local platform")
     parser.add_argument("script", type=Path, help="the entry point, such as src/train.py")
     parser.add_argument("--source-dir", type=Path, help="folder of the code (default: script's)")
-    parser.add_argument("--channel", action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--channel", action="append", default=[], metavar="NAME=FOLDER|s3://…")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--metric", action="append", default=[], metavar="NAME=REGEX")
+    parser.add_argument("--instances", type=int, default=1, metavar="N", help="how many hosts")
+    parser.add_argument(
+        "--spot", metavar="SPEC", help="interrupt it: after=30s | every=2m,times=3 | trace=FILE"
+    )
     parser.add_argument("--image", default="stoker:cpu", metavar="IMG")
     parser.add_argument("--engine", choices=("auto", "docker", "process"), default="auto")
     parser.add_argument("--name", help="of the job (default: from the script and the time)")
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    parser.add_argument("--dry-run", action="store_true", help="print the request and stop")
+    add_root_option(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the plan; print it or carry it out."""
-    spec = make_spec(args)
-    engine = choose_engine(args.engine, args.image)
-    paths = Paths(root=str(_JOBS.absolute() / spec.name))
-    command = make_command(engine, spec, paths, image=args.image)
-    print(f"train: {spec.name}, engine: {engine.name} ({engine.reason})")
-    print(f"$ {shlex.join(command)}", flush=True)
+    """Make the request; print it or carry it out."""
+    submission = make_submission(make_spec(args))
     if args.dry_run:
+        print(json.dumps(submission.request, indent=1))
         return 0
-    make_job_folder(spec, _JOBS.absolute())
-    if engine.name == "process":
-        link_channels(spec, paths)
-    started = time.monotonic()
-    code = _run_to_the_end(command)
-    _take_ownership(engine, paths, image=args.image)
-    return _report(paths, code, seconds=time.monotonic() - started)
+    root = open_root(root_folder(args))
+    server = _ensure_server(root, args)
+    job = str(submission.request["TrainingJobName"])
+    print(f"train: {job}, engine: {server.engine} ({server.reason})", flush=True)
+    api = open_api(root)
+    api.submit(submission)
+    return _watch_to_the_end(api, job, root=root, args=args)
 
 
-def make_spec(args: argparse.Namespace) -> JobSpec:
-    """Checks what the user said, all of it, before anything is made.
-
-    Raises:
-        UsageRefused: a file or folder is missing, or a pair is not NAME=VALUE.
-    """
-    source_dir = (args.source_dir or args.script.parent).absolute()
-    script = args.script.absolute()
-    if not script.is_file() or source_dir not in script.parents:
-        raise UsageRefused(
-            f"{args.script} is no file in {source_dir}", fix="name a script and its --source-dir"
-        )
-    channels = {name: Path(text).absolute() for name, text in _pairs(args.channel, "--channel")}
-    for name, folder in channels.items():
-        if not is_channel_name(name):
-            raise UsageRefused(
-                f"{name!r} is no channel name", fix="use 1 to 64 letters, digits, '.', '-' or '_'"
-            )
-        if not folder.is_dir():
-            raise UsageRefused(
-                f"channel {name}: {folder} is no folder", fix="pass --channel NAME=FOLDER"
-            )
-    return JobSpec(
-        name=_job_name(args.name, script),
-        source_dir=source_dir,
-        entry_point=str(script.relative_to(source_dir)),
-        channels=channels,
-        params=dict(_pairs(args.param, "--param")),
-    )
+def _ensure_server(root: Root, args: argparse.Namespace) -> ServerInfo:
+    server = find_server(root)
+    if server is not None:
+        require_engine_asked_for(server, args.engine, root)
+        return server
+    server = start_server(root, ServerOptions(engine=args.engine))
+    print(f"train: started the platform at {server.endpoint}, folder {root.folder}")
+    print(f"  it stays up for the next job; end it: {command_line(args, 'local', 'down')}")
+    return server
 
 
-def _job_name(asked: str | None, script: Path) -> str:
-    stem = re.sub(r"[^A-Za-z0-9]+", "-", script.stem).strip("-") or "job"
-    name = asked or f"{stem[:40]}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if not _NAME.fullmatch(name):
-        raise UsageRefused(
-            f"{name!r} is no name for a job", fix="use up to 63 letters, digits and dashes"
-        )
-    if (_JOBS / name).exists():
-        raise UsageRefused(
-            f"there is a job {name} already: {_JOBS / name}", fix="choose another --name"
-        )
-    return name
-
-
-def _pairs(texts: list[str], option: str) -> list[tuple[str, str]]:
-    for text in texts:
-        if "=" not in text:
-            raise UsageRefused(f"{option} {text} is no NAME=VALUE", fix=f"{option} name=value")
-    return [(name, value) for name, _, value in (text.partition("=") for text in texts)]
-
-
-def _run_to_the_end(command: list[str]) -> int:
-    """Runs the job in the foreground. Ctrl-C reaches it too; we wait for it to save and end."""
-    with subprocess.Popen(command) as process:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _watch_to_the_end(api: Api, job: str, *, root: Root, args: argparse.Namespace) -> int:
+    terminal = Terminal()
+    with Interrupts() as interrupts:
+        events = _stop_when_asked(watch(api, job), api, job, interrupts, terminal)
         try:
-            return process.wait()
-        finally:
-            signal.signal(signal.SIGINT, before)
+            description = show(events, terminal, hosts=args.instances)
+        except KeyboardInterrupt:
+            terminal.status("")
+            terminal.line(f"train: {job} is left to itself, on the platform")
+            terminal.line(f"  watch   {command_line(args, 'logs', job, '--follow')}")
+            terminal.line(f"  stop    {command_line(args, 'stop', job)}")
+            return _INTERRUPTED
+    terminal.line()
+    for line in [f"train: {_verdict(description)}", *render_summary(description, root)]:
+        terminal.line(line)
+    if interrupts.count:
+        return _INTERRUPTED
+    return _EXIT_CODES.get(description["TrainingJobStatus"], _JOB_FAILED)
 
 
-def _take_ownership(engine: Engine, paths: Paths, *, image: str) -> None:
-    command = make_ownership_command(engine, paths, image=image)
-    if command and ask(command, timeout_seconds=120).code != 0:
-        print(
-            f"train: some files of {paths.root} belong to root: sudo chown -R $USER {paths.root}"
-        )
+def _stop_when_asked(
+    events: Iterator[Event], api: Api, job: str, interrupts: Interrupts, terminal: Terminal
+) -> Iterator[Event]:
+    is_told = False
+    for event in events:
+        if interrupts.count and not is_told:
+            is_told = True
+            with suppress(UsageRefused):  # it has just ended by itself
+                api.stop(job)
+            terminal.line("train: stopping; the script has 120 s to save (Ctrl-C again: leave it)")
+        yield event
 
 
-def _report(paths: Paths, code: int, *, seconds: float) -> int:
-    model = pack_model(paths)
-    print(
-        f"\ntrain: {'completed' if code == 0 else 'failed'} in {seconds:.0f} s, exit code {code}"
-    )
-    if code != 0:
-        reason = failure_reason(paths) or "see the log above"
-        print(f"  reason  {reason}".replace("\n", "\n          "))
-    print(f"  model   {model or 'the script left nothing in SM_MODEL_DIR'}")
-    print(f"  folder  {paths.root}")
-    return 0 if code == 0 else 1
+def _verdict(description: Mapping[str, Any]) -> str:
+    return str(description["TrainingJobStatus"]).lower()

@@ -11,6 +11,7 @@ from stoker.host.conformance.check import Failed, check, require
 from stoker.host.conformance.lab import Lab
 from stoker.host.conformance.opt_ml import OptMl
 from stoker.host.conformance.probe import TELL, TELL_ENVIRONMENT, read_told
+from stoker.host.conformance.script import Script
 
 _DATA = "/opt/ml/input/data"
 _START_SECONDS = 30.0
@@ -96,8 +97,9 @@ def other_config_files_do_not_disturb(lab: Lab) -> str:
     return f"the script ran; set to LocalPath: {', '.join(named)}"
 
 
-_USE = (
-    TELL
+_USE = Script(
+    sh="use",
+    python=TELL
     + """
 folder = "/opt/ml/input/data/train"
 text = open(folder + "/part.csv").read()
@@ -107,7 +109,7 @@ try:
 except OSError:
     writable = False
 tell(text=text, writable=writable, channels=os.environ.get("SM_CHANNELS"))
-"""
+""",
 )
 
 
@@ -154,8 +156,9 @@ def fast_file_mode(lab: Lab) -> str:
 
 
 # The script is both ends of the pipe: it shows that nobody has taken anything out of it.
-_PIPE = (
-    TELL
+_PIPE = Script(
+    sh="pipe",
+    python=TELL
     + """
 import threading
 print("PROBE runs", flush=True)
@@ -166,7 +169,7 @@ def fill():
 threading.Thread(target=fill, daemon=True).start()
 with open(name) as pipe:
     tell(text=pipe.read())
-"""
+""",
 )
 
 
@@ -200,12 +203,13 @@ def _run_promptly(lab: Lab, job: OptMl) -> dict[str, object]:
     return read_told(container, job)
 
 
-_LIST = (
-    TELL
+_LIST = Script(
+    sh="list",
+    python=TELL
     + """
 print("PROBE runs", flush=True)
 tell(names=os.listdir("/opt/ml/input/data/control"))
-"""
+""",
 )
 _LONG_AGO_SECONDS = 3 * 24 * 3600
 

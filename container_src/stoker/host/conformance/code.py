@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 import tarfile
@@ -14,11 +15,12 @@ from stoker.host.conformance.check import Failed, check, require
 from stoker.host.conformance.lab import Container, Lab
 from stoker.host.conformance.opt_ml import OptMl
 from stoker.host.conformance.probe import TELL, read_told
+from stoker.host.conformance.script import Language, Script, program_name, spell
 
 _ARCHIVE = "sourcedir.tar.gz"
 _CHANNEL = {"code": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated"}}
 # What is imported lies beside the script, as in a real source directory.
-_SCRIPT = TELL + "from beside import NAME\ntell(name=NAME)\n"
+_SCRIPT = Script(python=TELL + "from beside import NAME\ntell(name=NAME)\n", sh="beside")
 ISOLATED = ("--network", "none", "--hostname", "algo-1", "--add-host", "algo-1:127.0.0.1")
 _NO_REGION = ("--env", "AWS_REGION")  # without a value: taken away again
 
@@ -40,13 +42,13 @@ Way = Callable[[Lab], Delivery]
 
 def _baked(lab: Lab) -> Delivery:
     job, mount = _make_baked(lab)
-    environ = {"SAGEMAKER_PROGRAM": "/opt/program/probe.py"}
+    environ = {"SAGEMAKER_PROGRAM": f"/opt/program/{job.program}"}
     return Delivery(opt_ml=job, options=mount, environ=environ)
 
 
 def _baked_in_two_parts(lab: Lab) -> Delivery:
     job, mount = _make_baked(lab)
-    environ = {"SAGEMAKER_PROGRAM": "probe.py", "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/program"}
+    environ = {"SAGEMAKER_PROGRAM": job.program, "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/program"}
     return Delivery(opt_ml=job, options=mount, environ=environ)
 
 
@@ -61,7 +63,7 @@ def _archive_in_channel(lab: Lab) -> Delivery:
     job = _make_job(lab, {"sagemaker_submit_directory": f'"{location}"'}, channel=True)
     file = job.root / f"input/data/code/{_ARCHIVE}"
     file.parent.mkdir()
-    file.write_bytes(make_archive("sent"))
+    file.write_bytes(make_archive("sent", lab.language))
     return Delivery(opt_ml=job)
 
 
@@ -74,7 +76,7 @@ def _mounted(lab: Lab) -> Delivery:
 def _tree_in_channel(lab: Lab) -> Delivery:
     job = _make_job(lab, {}, channel=True)
     _write_tree(job, "input/data/code")
-    return Delivery(opt_ml=job, environ={"SAGEMAKER_PROGRAM": "probe.py"})
+    return Delivery(opt_ml=job, environ={"SAGEMAKER_PROGRAM": job.program})
 
 
 def _tree_named(lab: Lab) -> Delivery:
@@ -107,7 +109,7 @@ _WAYS: dict[str, tuple[Way, ...]] = {
     limit_seconds=150,
 )
 def code_arrives_in_five_ways(lab: Lab) -> str:
-    with serve(lab, _ARCHIVE, make_archive("sent")) as bucket:
+    with serve(lab, _ARCHIVE, make_archive("sent", lab.language)) as bucket:
         faults = _try_ways(lab)
         uploaded = _try_upload(lab, bucket, faults)
         seen = _try_both(lab, bucket if uploaded else None, faults)
@@ -155,23 +157,27 @@ def network_isolation(lab: Lab) -> str:
     return f"{', '.join(took)}: at most {max(took.values()):.1f} s, {usual:.1f} s with a network"
 
 
-def make_archive(name: str) -> bytes:
+def make_archive(name: str, language: Language) -> bytes:
     """sourcedir.tar.gz as the SDK makes it; the script tells `name`."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for file, text in _tree(name).items():
+        for file, text in _tree(name, language).items():
             member = tarfile.TarInfo(file)
             member.size, member.mode = len(text.encode()), 0o644
             archive.addfile(member, io.BytesIO(text.encode()))
     return buffer.getvalue()
 
 
-def _tree(name: str) -> dict[str, str]:
-    return {"probe.py": _SCRIPT, "beside.py": f"NAME = {name!r}\n"}
+def _tree(name: str, language: Language) -> dict[str, str]:
+    beside = ("beside.sh", f"NAME={name}\n")
+    if language != "sh":
+        beside = ("beside.py", f"NAME = {name!r}\n")
+    return {program_name(language): spell(_SCRIPT, language), beside[0]: beside[1]}
 
 
 def _write_tree(job: OptMl, folder: str, name: str = "sent") -> None:
-    for file, text in _tree(name).items():
+    language: Language = "sh" if job.program == program_name("sh") else "python"
+    for file, text in _tree(name, language).items():
         job.write(f"{folder}/{file}", text)
 
 
@@ -180,7 +186,7 @@ def _make_job(lab: Lab, hyperparameters: Mapping[str, str], *, channel: bool = F
     job = lab.job(channels=_CHANNEL if channel else {})
     shutil.rmtree(job.root / "code")
     (job.root / "code").mkdir()
-    program = {"sagemaker_program": '"probe.py"'} if hyperparameters else {}
+    program = {"sagemaker_program": json.dumps(job.program)} if hyperparameters else {}
     job.config("hyperparameters", {**program, **hyperparameters})
     return job
 

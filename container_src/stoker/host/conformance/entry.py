@@ -6,12 +6,22 @@ import re
 
 from stoker.host.conformance.check import Failed, NotApplicable, check, require
 from stoker.host.conformance.lab import Lab, Ran
+from stoker.host.conformance.script import Script
 from stoker.host.conformance.sdk_drivers import COMMAND, add_drivers
 from stoker.host.conformance.survey import shown, survey_image
 
-_HELLO = "print('hello from the probe', flush=True)"
-_FIRST_PROCESS = "print('PROBE main=' + open('/proc/1/comm').read().strip(), flush=True)"
-_INTERPRETER = """
+_HELLO = Script(python="print('hello from the probe', flush=True)", sh="hello")
+_FIRST_PROCESS = Script(
+    python="print('PROBE main=' + open('/proc/1/comm').read().strip(), flush=True)",
+    sh="first_process",
+)
+_USER = Script(
+    python="import os; print('PROBE uid=%s' % os.getuid(), flush=True)",
+    sh="user",
+)
+_INTERPRETER = Script(
+    sh="interpreter",
+    python="""
     import importlib.util, sys
 
     torch = "missing"
@@ -27,7 +37,8 @@ _INTERPRETER = """
     print("PROBE arguments=%s" % sys.argv[1:])
     print("PROBE torch=%s" % torch, flush=True)
     sys.exit(5)
-"""
+""",
+)
 _DRIVEN = """
     import importlib.util, shutil, sys
 
@@ -37,14 +48,17 @@ _DRIVEN = """
     print("PROBE arguments=%s" % sys.argv[1:], flush=True)
 """
 # The field e_machine of the interpreter's own ELF header.
-_MACHINE = """
+_MACHINE = Script(
+    sh="machine",
+    python="""
     import sys
 
     with open(sys.executable, "rb") as file:
         head = file.read(20)
     if head[:4] == b"\\x7fELF":
         print("PROBE machine=%d" % int.from_bytes(head[18:20], "little"), flush=True)
-"""
+""",
+)
 _MACHINES = {"linux/amd64": "62", "linux/arm64": "183"}
 
 
@@ -76,8 +90,7 @@ def train_starts_the_job(lab: Lab) -> str:
 def main_process_is_no_shell(lab: Lab) -> str:
     entrypoint = lab.inspect()["Config"].get("Entrypoint") or []
     require(entrypoint[:2] != ["/bin/sh", "-c"], f"ENTRYPOINT is in shell form: {entrypoint}")
-    ran = lab.run(lab.job("print('main', open('/proc/1/comm').read().strip(), flush=True)"))
-    name = next((line.split()[1] for line in ran.output.splitlines() if "main " in line), "")
+    name = _probed(lab.run(lab.job(_FIRST_PROCESS))).get("main", "")
     require(name not in ("sh", "bash", "dash", "ash"), f"PID 1 is {name}")
     return f"PID 1 is {name or 'unknown'}, ENTRYPOINT is {entrypoint or 'not set'}"
 
@@ -106,13 +119,14 @@ def works_with_and_without_an_init(lab: Lab) -> str:
     group="entry",
     contract="ContainerEntrypoint and ContainerArguments replace ENTRYPOINT and CMD.",
     source="guide",
-    how="`--entrypoint /bin/sh` runs Python; what it finds is compared to what `train` finds",
+    how="`--entrypoint /bin/sh` runs Python; what it finds is compared to what `train` finds "
+    "(without Python: a shell script and its PATH)",
     fix="set PATH and the like with ENV in the Dockerfile, not in an entrypoint script",
 )
 def own_entrypoint_works(lab: Lab) -> str:
     under_train = _probed(lab.run(lab.job(_INTERPRETER)))
     ran = _run_with_own_entrypoint(lab)
-    seen = _probed(ran)
+    seen = {"torch": "missing", **_probed(ran)} if _probed(ran) else {}
     if not seen and not under_train:
         raise NotApplicable("neither `train` nor a shell finds a Python to run a script with")
     require("python" in seen, f"Python is not found by an own entrypoint: {ran.tail()}")
@@ -122,8 +136,11 @@ def own_entrypoint_works(lab: Lab) -> str:
         seen["torch"] != "missing" or under_train.get("torch", "missing") == "missing",
         f"`train` has torch, but an own entrypoint gets {seen['python']} without it",
     )
+    lost = [place for place in _path(under_train) if place not in _path(seen)]
+    require(not lost, f"`train` has {', '.join(lost)} on PATH, an own entrypoint has not")
     require("broken" not in seen["torch"], f"torch cannot be imported: {seen['torch']}")
-    return f"it ran {seen['python']}, torch {seen['torch']}; arguments and exit code kept"
+    torch = f", torch {seen['torch']}" if lab.language == "python" else ""
+    return f"it ran {seen['python']}{torch}; arguments and exit code kept"
 
 
 @check(
@@ -136,6 +153,7 @@ def own_entrypoint_works(lab: Lab) -> str:
     fix="install bash and tar, and put python3 and pip on PATH (torchrun too if there is torch)",
 )
 def sdk_drivers_run(lab: Lab) -> str:
+    lab.require_python("SDK v3's drivers are Python programs")
     job = lab.job()
     add_drivers(job, _DRIVEN, {"epochs": "3"})
     ran = lab.run(job, "--entrypoint", "/bin/bash", command=("-c", COMMAND))
@@ -156,7 +174,7 @@ def sdk_drivers_run(lab: Lab) -> str:
     fix="leave USER at root; report files that cannot be read instead of going on without them",
 )
 def reads_config_of_an_odd_mode(lab: Lab) -> str:
-    job = lab.job("import os; print('PROBE uid=%s' % os.getuid(), flush=True)")
+    job = lab.job(_USER)
     folder = job.root / "input/config"
     folder.chmod(0o644)
     try:
@@ -254,12 +272,19 @@ def is_built_for_the_instance(lab: Lab) -> str:
 
 def _run_with_own_entrypoint(lab: Lab) -> Ran:
     job = lab.job(_INTERPRETER)
-    script = 'exec "$(command -v python3 || command -v python)" "$0" "$@"'
-    arguments = ("/opt/ml/code/probe.py", "two words")
+    python = "$(command -v python3 || command -v python)"
+    program = "/bin/sh" if lab.language == "sh" else python
+    script = f'exec "{program}" "$0" "$@"'
+    arguments = (f"/opt/ml/code/{job.program}", "two words")
     try:
         return lab.run(job, "--entrypoint", "/bin/sh", command=("-c", script, *arguments))
     except Failed:  # an image may do without a shell
         return lab.run(job, "--entrypoint", "python3", command=arguments)
+
+
+def _path(seen: dict[str, str]) -> list[str]:
+    """Where programs are looked for; told in an image without Python only."""
+    return [place for place in seen.get("path", "").split(":") if place]
 
 
 def _probed(ran: Ran) -> dict[str, str]:

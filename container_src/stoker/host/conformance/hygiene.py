@@ -7,6 +7,7 @@ import re
 from stoker.host.conformance.check import Failed, NotApplicable, check, require
 from stoker.host.conformance.lab import Container, Lab, Ran
 from stoker.host.conformance.opt_ml import OptMl
+from stoker.host.conformance.script import Script
 from stoker.host.conformance.survey import Survey, shown, survey_image
 
 _FIRST_LINE_SECONDS = 0.2
@@ -26,7 +27,9 @@ _CLOCK = """
     exec "$@"
 """
 # Time in the queue for a processor is the busy machine's, not the image's.
-_FIRST_LINE = """
+_FIRST_LINE = Script(
+    sh="first_line",
+    python="""
     import time
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     import os
@@ -41,7 +44,8 @@ _FIRST_LINE = """
     wall = now - float(os.environ["PROBE_BOOT_SECONDS"])
     queue = sum(map(queued, {1, os.getpid()})) - int(os.environ["PROBE_QUEUED_NANOSECONDS"] or 0)
     print("PROBE seconds=%.3f" % max(0.0, wall - queue / 1e9), flush=True)
-"""
+""",
+)
 _IMPORTS = """
     import importlib, subprocess, sys
     from importlib import metadata
@@ -69,7 +73,9 @@ _IMPORTS = """
     print("PROBE done=yes", flush=True)
 """
 # Orphans of a shell or a DataLoader look like this: the parent goes first.
-_ORPHANS = """
+_ORPHANS = Script(
+    sh="orphans",
+    python="""
     import os, time
 
     reader, writer = os.pipe()
@@ -103,7 +109,8 @@ _ORPHANS = """
         time.sleep(0.05)
     print("PROBE orphans=%d" % len(states))
     print("PROBE zombies=%d" % states.count("Z"), flush=True)
-"""
+""",
+)
 
 
 @check(
@@ -195,6 +202,7 @@ def says_what_it_is_made_of(lab: Lab) -> str:
     limit_seconds=180,
 )
 def packages_fit_together(lab: Lab) -> str:
+    lab.require_python("this is about its packages")
     ran = lab.run(lab.job(_IMPORTS))
     seen = _probed(ran)
     require("pip" in seen, f"the script did not run: {ran.tail()}")

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from stoker.host.conformance.check import Failed, check, require
 from stoker.host.conformance.lab import Container, Lab
 from stoker.host.conformance.opt_ml import OptMl, make_resources
-from stoker.host.conformance.probe import TELL, TELL_ENVIRONMENT, read_told
-
-# A script as people write them. One-letter names are taken with one dash (toolkit) and two (v3).
-_ARGPARSE = (
-    TELL
-    + """
-import argparse
-names = json.load(open("/opt/ml/input/config/hyperparameters.json"))
-parser = argparse.ArgumentParser(allow_abbrev=False)
-for name in names:
-    if name not in ("sagemaker_program", "sagemaker_submit_directory", "sagemaker_job_name"):
-        spelt = ["-" + name, "--" + name] if len(name) == 1 else ["--" + name]
-        parser.add_argument(*spelt, dest=name)
-known, unknown = parser.parse_known_args()
-tell(known=vars(known), unknown=unknown)
-"""
-)
+from stoker.host.conformance.probe import TELL_ENVIRONMENT, read_told
+from stoker.host.conformance.script import Script
 
 _MISSING = object()
 Fits = Callable[[str], bool]
@@ -85,43 +71,50 @@ _MATRIX: dict[str, tuple[str, Fits]] = {
     contract="hyperparameters.json is a flat map of texts; the script gets each as "
     "`--name value`, decoded where it is JSON, and none of the reserved `sagemaker_*` keys.",
     source="toolkit and SDK v3, measured; every script with argparse relies on it",
-    how=f"a script with argparse and {len(_MATRIX)} kinds of values: numbers, quoted and bare "
+    how=f"what argparse makes of {len(_MATRIX)} kinds of values: numbers, quoted and bare "
     "texts, true, null, lists, unicode, quotes, line breaks; then an empty file",
     fix="decode each value with json.loads, keep the text where that fails, and pass an argv "
     "list, never a shell line; leave out every key that begins with sagemaker_",
 )
 def hyperparameters_reach_the_script(lab: Lab) -> str:
     sent = {name: text for name, (text, _) in _MATRIX.items()}
-    full = lab.job(_ARGPARSE, hyperparameters={**sent, "sagemaker_job_name": '"job-1"'})
+    full = lab.job(TELL_ENVIRONMENT, hyperparameters={**sent, "sagemaker_job_name": '"job-1"'})
     empty = lab.job(TELL_ENVIRONMENT)
     empty.config("hyperparameters", {})
-    runs = [lab.start(full), lab.start(empty, environ={"SAGEMAKER_PROGRAM": "probe.py"})]
-    found = read_told(runs[0], full)
+    runs = [lab.start(full), lab.start(empty, environ={"SAGEMAKER_PROGRAM": empty.program})]
+    known, unknown = _parse(read_told(runs[0], full)["argv"], list(_MATRIX))
     wrong = [
-        f"{name}: {text!r} arrived as {found['known'][name]!r}"
+        f"{name}: {text!r} arrived as {known.get(name)!r}"
         for name, (text, fits) in _MATRIX.items()
-        if found["known"][name] is None or not fits(found["known"][name])
+        if name not in known or not fits(known[name])
     ]
     require(not wrong, f"{len(wrong)} of {len(_MATRIX)} values are wrong: {'; '.join(wrong)}")
-    require(not found["unknown"], f"arguments nobody asked for: {found['unknown']}")
+    require(not unknown, f"arguments nobody asked for: {unknown}")
     told = read_told(runs[1], empty, "with an empty hyperparameters.json")
     require(not told["argv"], f"arguments out of an empty hyperparameters.json: {told['argv']}")
     return f"all {len(_MATRIX)} values arrived, and none out of an empty file"
 
 
+class _Parser(argparse.ArgumentParser):
+    """One that does not end our own program."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Failed(f"a script with argparse would say: {message}")
+
+
+def _parse(argv: list[str], names: list[str]) -> tuple[dict[str, str], list[str]]:
+    """What a script as people write them would make of its arguments, and what is left."""
+    parser = _Parser(allow_abbrev=False, add_help=False)
+    for name in names:
+        # One-letter names are taken with one dash (toolkit) and two (SDK v3).
+        spelt = [f"-{name}", f"--{name}"] if len(name) == 1 else [f"--{name}"]
+        parser.add_argument(*spelt, dest=name, default=argparse.SUPPRESS)
+    known, unknown = parser.parse_known_args(argv)
+    return vars(known), unknown
+
+
 _LONGEST = 2500
 _MOST = 100
-_LENGTHS = (
-    TELL
-    + """
-import argparse
-parser = argparse.ArgumentParser(allow_abbrev=False)
-for number in range(100):
-    parser.add_argument("--p%02d" % number, default="")
-known, _ = parser.parse_known_args()
-tell(lengths=[len(text) for text in vars(known).values()])
-"""
-)
 
 
 @check(
@@ -137,9 +130,10 @@ tell(lengths=[len(text) for text in vars(known).values()])
 )
 def largest_hyperparameters_start(lab: Lab) -> str:
     count = _MOST - 2  # the other two name the script and its folder
-    job = lab.job(_LENGTHS, hyperparameters={f"p{n:02}": "x" * _LONGEST for n in range(count)})
-    found = read_told(lab.start(job), job)
-    whole = found["lengths"].count(_LONGEST)
+    sent = {f"p{n:02}": "x" * _LONGEST for n in range(count)}
+    job = lab.job(TELL_ENVIRONMENT, hyperparameters=sent)
+    known, _ = _parse(read_told(lab.start(job), job)["argv"], list(sent))
+    whole = sum(len(text) == _LONGEST for text in known.values())
     require(whole == count, f"{whole} of {count} values arrived whole")
     return f"the script ran with {count} arguments of {_LONGEST} characters"
 
@@ -183,13 +177,16 @@ _SILENCE_SECONDS = 20.0
 # A host that has ended is unknown to the network: it stays until the other one runs too.
 # It tells so by a file: some launchers hold lines back.
 _RUNS = "output/data/runs"
-_STAY = f"""
+_STAY = Script(
+    sh="stay",
+    python=f"""
 import os, time
 open("/opt/ml/{_RUNS}", "w").close()
 deadline = time.time() + 100
 while not os.path.exists("/opt/ml/input/data/go") and time.time() < deadline:
     time.sleep(0.1)
-"""
+""",
+)
 _SPEAKS = re.compile(r"\bwait|retry|resolv|\bdns\b|reachable|not (yet )?known", re.I)
 
 
@@ -293,8 +290,6 @@ _PATHS = {
     "SM_NETWORK_INTERFACE_NAME": "eth0",
     "SM_CURRENT_INSTANCE_TYPE": "ml.m5.large",
     "SM_CURRENT_INSTANCE_GROUP": "homogeneousCluster",
-    "SM_USER_ENTRY_POINT": "probe.py",
-    "SM_MODULE_NAME": "probe",
     "SM_HP_EPOCHS": "3",
     "SM_HP_OPTIMIZER": "adam",
 }
@@ -316,6 +311,7 @@ _JSON_KEYS = {
         *("is_master", "model_dir", "num_cpus", "num_gpus", "output_data_dir", "resource_config"),
     },
 }
+_NAMES = ("SM_USER_ENTRY_POINT", "SM_MODULE_NAME")
 _INTEGERS = ("SM_NUM_CPUS", "SM_NUM_GPUS", "SM_NUM_NEURONS", "SM_LOG_LEVEL")
 _JUST_THERE = (
     *("SM_DISTRIBUTION_INSTANCE_GROUPS", "SM_MODULE_DIR"),
@@ -339,10 +335,15 @@ def sm_variables_are_there(lab: Lab) -> str:
     job = lab.job(TELL_ENVIRONMENT, hyperparameters=sent, channels=channels)
     job.write("input/data/train/part.csv", "1,2\n")
     environ = read_told(lab.start(job), job)["environ"]
-    names = (*_PATHS, *_JSON, *_JSON_KEYS, *_INTEGERS, *_JUST_THERE)
+    names = (*_PATHS, *_NAMES, *_JSON, *_JSON_KEYS, *_INTEGERS, *_JUST_THERE)
     missing = [name for name in names if name not in environ]
     require(not missing, f"{len(missing)} of {len(names)} are missing: {', '.join(missing)}")
-    wrong = [f"{name}={environ[name][:80]!r}" for name in names if not _is_right(name, environ)]
+    program = {"SM_USER_ENTRY_POINT": {job.program}, "SM_MODULE_NAME": {"probe", job.program}}
+    wrong = [
+        f"{name}={environ[name][:80]!r}"
+        for name in names
+        if not (environ[name] in program[name] if name in program else _is_right(name, environ))
+    ]
     require(not wrong, f"set, but to something else: {'; '.join(wrong)}")
     return f"all {len(names)} are there, among {sum(n.startswith('SM_') for n in environ)} SM_*"
 

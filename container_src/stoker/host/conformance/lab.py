@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stoker.host.conformance.check import Failed
+from stoker.host.conformance.check import Failed, NotApplicable
 from stoker.host.conformance.engine import Answer, call
 from stoker.host.conformance.opt_ml import OptMl, make_opt_ml
+from stoker.host.conformance.script import Language, Script, program_name, spell
 
 _ENVIRONMENT = {
     "TRAINING_JOB_NAME": "stoker-check",
@@ -57,6 +58,8 @@ class Lab:
     """Marks everything that is started, so that it can be found and removed."""
     init: bool = False
     limit_seconds: float = 90.0
+    language: Language = "python"
+    """What probes are written in."""
     full: bool = False
     """Try grace times in full instead of in part: minutes instead of seconds."""
     aborted: threading.Event = field(default_factory=threading.Event)
@@ -67,9 +70,28 @@ class Lab:
     _networks: list[str] = field(default_factory=list)
     _count: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    def job(self, script: str = "", **settings: Any) -> OptMl:  # noqa: ANN401 - make_opt_ml's own
-        """A fresh /opt/ml whose entry point is `script`."""
-        return make_opt_ml(self.folder / f"ml{next(self._count)}", script, **settings)
+    def job(
+        self,
+        script: Script | str = "",
+        **settings: Any,  # noqa: ANN401 - make_opt_ml's own
+    ) -> OptMl:
+        """A fresh /opt/ml whose entry point is `script`.
+
+        Raises:
+            NotApplicable: a script that is in Python only, for an image without it.
+        """
+        text, program = spell(script, self.language), program_name(self.language)
+        root = self.folder / f"ml{next(self._count)}"
+        return make_opt_ml(root, text, program=program, **settings)
+
+    def require_python(self, reason: str) -> None:
+        """Ends a check that is about Python where there is none.
+
+        Raises:
+            NotApplicable: with the reason why sh will not do.
+        """
+        if self.language != "python":
+            raise NotApplicable(f"there is no Python in the image, and {reason}")
 
     def run(
         self,
@@ -104,6 +126,10 @@ class Lab:
         if started.code != 0:
             raise Failed(f"the container did not start: {started.stderr.strip()[-400:]}")
         self._containers.append(started.stdout.strip())
+        if self.language == "none" and opt_ml:
+            raise NotApplicable(
+                "the container starts, but it has neither Python nor a shell to run a script with"
+            )
         return Container(lab=self, id=self._containers[-1], started=time.monotonic())
 
     def network(self) -> str:

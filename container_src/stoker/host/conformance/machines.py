@@ -11,12 +11,16 @@ from stoker.host.conformance.check import Failed, NotApplicable, check, require
 from stoker.host.conformance.lab import Container, Lab, Ran
 from stoker.host.conformance.marks import mark, marks
 from stoker.host.conformance.opt_ml import make_resources
+from stoker.host.conformance.probe import TELL, read_told
+from stoker.host.conformance.script import Script
 
 _HOSTS = ["algo-1", "algo-2"]
 _WARM_POOL = "/opt/ml/sagemaker/warmpoolcache"
 
 # Each waits for the other: a container that has ended is unknown to DNS.
-_PEER = """
+_PEER = Script(
+    sh="peer",
+    python="""
 import json, os, sys, time
 here = os.environ.get("SM_CURRENT_HOST", "")
 print("PROBE current=" + here, flush=True)
@@ -29,7 +33,8 @@ deadline = time.monotonic() + 60
 while len(os.listdir("/shared")) < 2 and time.monotonic() < deadline:
     time.sleep(0.1)
 sys.exit(3 if config["current_host"] == "algo-2" else 0)
-"""
+""",
+)
 
 _NETWORK = {
     "NCCL_DEBUG": "INFO",
@@ -37,14 +42,14 @@ _NETWORK = {
     "NCCL_PROTO": "LL",
     "NCCL_SOCKET_IFNAME": "lo",
 }
-_ENVIRONMENT = """
-import json, os
-names = ("NCCL_", "FI_")
-found = {name: text for name, text in os.environ.items() if name.startswith(names)}
+_ENVIRONMENT = Script(
+    sh="network",
+    python=TELL
+    + """
 devices = os.listdir("/sys/class/infiniband") if os.path.isdir("/sys/class/infiniband") else []
-print("PROBE environ=" + json.dumps(found), flush=True)
-print("PROBE devices=" + json.dumps(devices), flush=True)
-"""
+tell(environ=dict(os.environ), devices=devices)
+""",
+)
 
 _WHEEL = "stoker_probe-1.0-py3-none-any.whl"
 _INDEX = """
@@ -137,13 +142,12 @@ def network_settings_are_kept(lab: Lab) -> str:
     resources["current_instance_type"] = "ml.p4d.24xlarge"
     # The other host's name resolves, so that nobody waits for it; the script does not use it.
     peer = ("--add-host", "algo-2:127.0.0.1")
-    ran = lab.run(lab.job(_ENVIRONMENT, resources=resources), *peer, environ=_NETWORK)
-    seen = _parsed(mark(ran.output, "environ"))
-    if not isinstance(seen, dict):
-        raise Failed(f"the script did not run; exit code {ran.code}: {ran.tail()}")
+    job = lab.job(_ENVIRONMENT, resources=resources)
+    found = read_told(lab.start(job, *peer, environ=_NETWORK), job)
+    seen = found["environ"]
     changed = {name: seen.get(name) for name, text in _NETWORK.items() if seen.get(name) != text}
     require(not changed, f"the user's settings were changed: {changed}")
-    if _parsed(mark(ran.output, "devices")):
+    if found["devices"]:
         return "NCCL_* are unchanged; there is an EFA or InfiniBand device, FI_* may be set"
     require("FI_PROVIDER" not in seen, f"no device, but FI_PROVIDER={seen.get('FI_PROVIDER')}")
     return "NCCL_* are unchanged, and without a device there is no FI_PROVIDER"
@@ -160,6 +164,7 @@ def network_settings_are_kept(lab: Lab) -> str:
     fix=f"let pip keep its cache in {_WARM_POOL} when that folder is there",
 )
 def warm_pool_is_used(lab: Lab) -> str:
+    lab.require_python("pip is a Python program")
     network = lab.network()
     index = _start_index(lab, network)
     # Not made here: the engine makes it, as root, which pip asks of a cache that root uses.

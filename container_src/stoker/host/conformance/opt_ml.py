@@ -16,6 +16,8 @@ class OptMl:
     """The tree a container sees as /opt/ml."""
 
     root: Path
+    program: str = "probe.py"
+    """The entry point's file in code/."""
 
     def config(self, name: str, content: object) -> None:
         """Writes input/config/NAME.json; a text is written as it is."""
@@ -41,19 +43,20 @@ def make_opt_ml(
     root: Path,
     script: str,
     *,
+    program: str = "probe.py",
     hyperparameters: Mapping[str, str] | None = None,
     channels: Mapping[str, Mapping[str, str]] | None = None,
     resources: Mapping[str, object] | None = None,
 ) -> OptMl:
-    """Lays out a job as the service does it; `script` becomes /opt/ml/code/probe.py."""
+    """Lays out a job as the service does it; `script` becomes the program in /opt/ml/code."""
     for folder in _FOLDERS:
         (root / folder).mkdir(parents=True, exist_ok=True)
-    opt_ml = OptMl(root=root)
-    opt_ml.write("code/probe.py", script)
+    opt_ml = OptMl(root=root, program=program)
+    opt_ml.write(f"code/{program}", script)
     opt_ml.config(
         "hyperparameters",
         {
-            "sagemaker_program": '"probe.py"',
+            "sagemaker_program": json.dumps(program),
             "sagemaker_submit_directory": '"/opt/ml/code"',
             **(hyperparameters or {}),
         },

@@ -9,6 +9,7 @@ from stoker.host.conformance.check import Failed, check, require
 from stoker.host.conformance.lab import Container, Lab, Ran
 from stoker.host.conformance.listing import list_files, require_fact, show_files
 from stoker.host.conformance.opt_ml import OptMl
+from stoker.host.conformance.script import Script
 
 MOST_ADDED_BYTES = 1_000_000
 """What an image may add to /opt/ml/output/data: it is packed and uploaded on the user's bill."""
@@ -18,16 +19,21 @@ _ERROR_WITHIN_CHARACTERS = 300
 _STOP_SECONDS = 10
 _SECRET = "sk-probe-5d1c7f20ab94"  # noqa: S105 - made up, to be looked for
 
-_END = """
+_END = Script(
+    sh="end",
+    python="""
 import os, signal, sys
 end = os.environ["PROBE_END"]
 print("PROBE end=" + end, flush=True)
 if end.startswith("SIG"):
     os.kill(os.getpid(), getattr(signal, end))
 sys.exit(int(end))
-"""
+""",
+)
 
-_FILL_THE_DISK_AND_FAIL = """
+_FILL_THE_DISK_AND_FAIL = Script(
+    sh="fill_the_disk_and_fail",
+    python="""
 import os
 with open("/opt/ml/output/filling", "wb", buffering=0) as file:
     try:
@@ -36,9 +42,12 @@ with open("/opt/ml/output/filling", "wb", buffering=0) as file:
     except OSError as error:
         print("PROBE disk:", error, flush=True)
 raise RuntimeError("the disk is full")
-"""
+""",
+)
 
-_WARN_THEN_FAIL = """
+_WARN_THEN_FAIL = Script(
+    sh="warn_then_fail",
+    python="""
 import sys
 print("PROBE begins", flush=True)
 print("Warning: Error codes are not stored, no Exception handling is set up", file=sys.stderr)
@@ -48,45 +57,63 @@ for step in range(50):
 def load():
     raise ValueError("probe-cause: column 'price' is missing " + "\\u00e9\\u4e16" * 800)
 load()
-"""
+""",
+)
 
-_OWN_FAILURE = """
+_OWN_FAILURE = Script(
+    sh="own_failure",
+    python="""
 import os, sys
 os.makedirs("/opt/ml/output", exist_ok=True)
 with open("/opt/ml/output/failure", "w") as file:
     file.write("probe-own-words: the table of prices is empty")
 sys.exit(3)
-"""
+""",
+)
 
-_WRITE_NOTHING = "print('PROBE done', flush=True)"
+_WRITE_NOTHING = Script(python="print('PROBE done', flush=True)", sh="write_nothing")
 
-_WRITE_AND_FAIL = """
+_WRITE_AND_FAIL = Script(
+    sh="write_and_fail",
+    python="""
 import sys
 open("/opt/ml/model/weights.bin", "wb").write(b"w" * 1000)
 sys.exit(1)
-"""
+""",
+)
 
-_WRITE_AND_WAIT = """
+_WRITE_AND_WAIT = Script(
+    sh="write_and_wait",
+    python="""
 import signal, sys, time
 open("/opt/ml/model/weights.bin", "wb").write(b"w" * 1000)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 open("/opt/ml/probe-ready", "w").close()
 while True:
     time.sleep(0.1)
-"""
+""",
+)
 
-_WRITE_A_REPORT = """
+_WRITE_A_REPORT = Script(
+    sh="write_a_report",
+    python="""
 import os, sys
 open("/opt/ml/output/data/report.csv", "w").write("epoch,loss\\n1,0.5\\n")
 sys.exit(int(os.environ["PROBE_END"]))
-"""
+""",
+)
 
-_WRITE_A_MEGABYTE = """
+_WRITE_A_MEGABYTE = Script(
+    sh="write_a_megabyte",
+    python="""
 open("/opt/ml/model/weights.bin", "wb").write(b"w" * (1 << 20))
-"""
+""",
+)
 
 # With torch, for a hook that these files ask for would sit in its modules and optimizers.
-_TRAIN_A_LITTLE = """
+_TRAIN_A_LITTLE = Script(
+    sh="train_a_little",
+    python="""
 try:
     import torch
 except ImportError:
@@ -100,7 +127,8 @@ if torch is not None:
         loss.backward()
         optimizer.step()
 print("PROBE trained with", "torch" if torch is not None else "no torch", flush=True)
-"""
+""",
+)
 
 _DEBUG_HOOK = {
     "S3OutputPath": "s3://probe-bucket/debug-output",
@@ -327,7 +355,9 @@ def model_has_its_size(lab: Lab) -> str:
 def _start_without_s3(lab: Lab) -> Container:
     source = '"s3://probe-bucket/sourcedir.tar.gz"'
     opt_ml = lab.job(hyperparameters={"sagemaker_submit_directory": source})
-    (opt_ml.root / "code/probe.py").unlink()  # some images prefer code that is there already
+    (
+        opt_ml.root / "code" / opt_ml.program
+    ).unlink()  # some images prefer code that is there already
     nowhere = "http://127.0.0.1:9"
     return lab.start(
         opt_ml,

@@ -15,6 +15,8 @@ from typing import Literal
 from stoker.host.conformance.check import Check, Failed, NotApplicable
 from stoker.host.conformance.engine import EngineLost, call
 from stoker.host.conformance.lab import Lab
+from stoker.host.conformance.language import Languages
+from stoker.host.conformance.script import Language
 
 Status = Literal["pass", "fail", "n/a"]
 LABEL_KEY = "stoker-check"
@@ -48,6 +50,8 @@ class Task:
     image: str
     check: Check
     init: bool
+    language: Language | None = None
+    """What probes are written in; found out if it is not given."""
 
 
 def make_tasks(images: Sequence[str], checks: Sequence[Check]) -> list[Task]:
@@ -78,12 +82,13 @@ def run_checks(
     label = f"{LABEL_KEY}={uuid.uuid4().hex[:12]}"
     results: list[Result] = []
     aborted = threading.Event()
+    languages = Languages()
     pool = ThreadPoolExecutor(max_workers=jobs)
     pending: set[Future[Result]] = set()
     try:  # from the first container on: Ctrl-C may come at any moment
         for task in tasks:
             make_lab = _make_lab(client, task, label, full, aborted)
-            pending.add(pool.submit(_run_one, task, make_lab, keep))
+            pending.add(pool.submit(_run_one, task, make_lab, languages, keep))
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
@@ -134,10 +139,10 @@ def _make_lab(
     )
 
 
-def _run_one(task: Task, make_lab: Callable[[], Lab], keep: bool) -> Result:
+def _run_one(task: Task, make_lab: Callable[[], Lab], languages: Languages, keep: bool) -> Result:
     lab = make_lab()
     started = time.monotonic()
-    status, seen = _try(task.check, lab)
+    status, seen = _try(task, lab, languages)
     if not keep:
         lab.close()
     return Result(
@@ -150,9 +155,10 @@ def _run_one(task: Task, make_lab: Callable[[], Lab], keep: bool) -> Result:
     )
 
 
-def _try(check: Check, lab: Lab) -> tuple[Status, str]:
+def _try(task: Task, lab: Lab, languages: Languages) -> tuple[Status, str]:
     try:
-        return "pass", check.tried(lab)
+        lab.language = task.language or languages.of(lab)
+        return "pass", task.check.tried(lab)
     except Failed as failure:
         return "fail", str(failure)
     except NotApplicable as reason:

@@ -10,12 +10,15 @@ from datetime import UTC, datetime
 from stoker.host.conformance.check import check, require
 from stoker.host.conformance.lab import Container, Lab
 from stoker.host.conformance.marks import mark, require_torch
+from stoker.host.conformance.script import Script
 
 _LINES = 1500
 _LATEST_SECONDS = 1.0
 
 # Slow lines first, then a silence: a line that waits in a buffer waits for its end.
-_TALKER = f"""
+_TALKER = Script(
+    sh="talker",
+    python=f"""
 import sys, time
 for number in range(8):
     print(f"PROBE slow={{time.time():.6f}}")
@@ -28,10 +31,13 @@ for number in range({_LINES}):
         print(f"PROBE err={{number // 5}} {{text}}", file=sys.stderr)
     if number % 50 == 0:
         time.sleep(0.1)
-"""
+""",
+)
 _WHOLE = re.compile(r"PROBE (?:out|err)=(\d+) loss: \d\.\d{6} été end\s*$")
 
-_BAR = """
+_BAR = Script(
+    sh="bar",
+    python="""
 import sys, time
 print("PROBE terminal=" + str(sys.stdout.isatty() or sys.stderr.isatty()), flush=True)
 for step in range(30):
@@ -42,13 +48,17 @@ for step in range(30):
     time.sleep(0.05)
 sys.stderr.write("\\n")
 print("PROBE after=bar end", file=sys.stderr, flush=True)
-"""
+""",
+)
 
-_SILENT = """
+_SILENT = Script(
+    sh="silent",
+    python="""
 import time
 time.sleep(5)
 open("/opt/ml/model/done", "w").close()
-"""
+""",
+)
 
 _LOADER = """
 import torch
@@ -65,7 +75,9 @@ for batch in DataLoader(Large(), batch_size=8, num_workers=2):
 print("PROBE loaded=all", flush=True)
 """
 
-_WRITER = """
+_WRITER = Script(
+    sh="writer",
+    python="""
 import os, tempfile
 with tempfile.TemporaryFile() as file:
     file.write(b"x")
@@ -73,7 +85,8 @@ for folder in ("model", "output/data", "checkpoints"):
     with open(f"/opt/ml/{folder}/probe", "w") as file:
         file.write("x")
 print("PROBE written=all", flush=True)
-"""
+""",
+)
 
 
 @check(
@@ -182,6 +195,7 @@ def silence_is_allowed(lab: Lab) -> str:
     fix="use the file_system sharing strategy, or name shared memory in /opt/ml/output/failure",
 )
 def little_shared_memory(lab: Lab) -> str:
+    lab.require_python("a DataLoader is torch's")
     require_torch(lab)
     opt_ml = lab.job(_LOADER)
     ran = lab.run(opt_ml, "--shm-size", "64m")

@@ -10,6 +10,7 @@ from stoker.host.conformance.check import Failed, check, require
 from stoker.host.conformance.lab import Container, Lab, Ran
 from stoker.host.conformance.marks import ends_within, require_torch
 from stoker.host.conformance.opt_ml import OptMl, make_resources
+from stoker.host.conformance.script import Script
 
 _FULL_SECONDS = 100
 _HANDLER_SECONDS = 8
@@ -19,7 +20,9 @@ _CHOSEN_CODE = 42
 _READY = "checkpoints/ready"
 """The script's sign that it runs: a file, as a launcher may hold lines back."""
 
-_HANDLER = f"""
+_HANDLER = Script(
+    sh="handler",
+    python=f"""
 import os, signal, sys, time
 
 def save(number, frame):
@@ -34,7 +37,8 @@ signal.signal(signal.SIGTERM, save)
 open("/opt/ml/{_READY}", "w").close()
 while True:
     time.sleep(0.1)
-"""
+""",
+)
 
 # torchrun kills its workers 30 s after SIGTERM unless it was told otherwise. Where the image has
 # told it so, a short try is enough; where not, the handler takes longer than that.
@@ -70,13 +74,16 @@ _TORCHRUN = {
     "sagemaker_mpi_num_of_processes_per_host": "2",
 }
 
-_QUITTER = f"""
+_QUITTER = Script(
+    sh="quitter",
+    python=f"""
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
 open("/opt/ml/{_READY}", "w").close()
 while True:
     time.sleep(0.1)
-"""
+""",
+)
 # A package that brings its own build backend: no setuptools and no network are needed.
 _SLOW_PROJECT = """
 [build-system]
@@ -98,7 +105,9 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     _wait()
 """
 
-_STUBBORN = f"""
+_STUBBORN = Script(
+    sh="stubborn",
+    python=f"""
 import os, signal, time
 folders = {{
     "model": os.environ.get("SM_MODEL_DIR", "/opt/ml/model"),
@@ -116,7 +125,8 @@ write("early")
 open("/opt/ml/{_READY}", "w").close()
 while True:
     time.sleep(0.1)
-"""
+""",
+)
 
 
 @check(
@@ -160,6 +170,7 @@ def stop_reaches_the_script(lab: Lab) -> str:
     limit_seconds=240,
 )
 def stop_reaches_each_rank(lab: Lab) -> str:
+    lab.require_python("torchrun is a Python program")
     seconds = _handler_seconds(lab, 3)
     opt_ml = lab.job(_RANKS, hyperparameters=_TORCHRUN)
     container = lab.start(opt_ml, environ={"PROBE_SECONDS": str(seconds)})
@@ -194,35 +205,35 @@ def _require_ranks(lab: Lab, container: Container, opt_ml: OptMl) -> None:
     contract="SIGTERM may come while packages are installed or peers are awaited.",
     source="API (StopTrainingJob may be called at any time); our choice: prompt, no failure text",
     how="SIGTERM while pip builds a package that takes minutes, and while a host of the job is "
-    f"not known to DNS; the container must end within {_PROMPT_SECONDS} s",
+    f"not known to DNS; the container must end within {_PROMPT_SECONDS} s (without Python there "
+    "is no pip to be stopped)",
     fix="listen for SIGTERM from the first moment, end what was started, write no failure file",
     both_ways=True,
     limit_seconds=150,
 )
 def early_stop_is_prompt(lab: Lab) -> str:
-    installing = _slow_install(lab)
     waiting = lab.job(_QUITTER, resources=make_resources("algo-1", ["algo-1", "algo-2"]))
-    pip = lab.start(installing, environ={"PIP_NO_INDEX": "1"})
-    dns = lab.start(waiting)
-    begun = pip.wait_until(lambda: (installing.root / "checkpoints/installing").exists(), 60)
-    require(begun, f"requirements.txt was not installed: {pip.logs().strip()[-400:]}")
-    _wait_for_quiet(dns, waiting)
-    for container in (pip, dns):
+    stopped = {"while a host is awaited": (lab.start(waiting), waiting)}
+    if lab.language == "python":
+        stopped["during pip install"] = _start_installing(lab)
+    _wait_for_quiet(*stopped["while a host is awaited"])
+    for container, _ in stopped.values():
         container.signal("TERM")
     started = time.monotonic()
-    codes = [
-        _require_prompt(pip, installing, "during pip install").code,
-        _require_prompt(dns, waiting, "while a host is awaited").code,
-    ]
-    return f"both ended within {time.monotonic() - started:.1f} s, with the codes {codes}"
+    codes = {when: _require_prompt(*job, when).code for when, job in stopped.items()}
+    return f"ended within {time.monotonic() - started:.1f} s, with the codes {codes}"
 
 
-def _slow_install(lab: Lab) -> OptMl:
+def _start_installing(lab: Lab) -> tuple[Container, OptMl]:
+    """A job that installs a package which takes minutes."""
     opt_ml = lab.job(_QUITTER)
     opt_ml.write("code/requirements.txt", "/opt/ml/code/slow\n")
     opt_ml.write("code/slow/pyproject.toml", _SLOW_PROJECT)
     opt_ml.write("code/slow/slow.py", _SLOW_BACKEND)
-    return opt_ml
+    pip = lab.start(opt_ml, environ={"PIP_NO_INDEX": "1"})
+    begun = pip.wait_until(lambda: (opt_ml.root / "checkpoints/installing").exists(), 60)
+    require(begun, f"requirements.txt was not installed: {pip.logs().strip()[-400:]}")
+    return pip, opt_ml
 
 
 def _wait_for_quiet(container: Container, opt_ml: OptMl) -> None:

@@ -12,11 +12,14 @@ from stoker.host.conformance.check import check, require
 from stoker.host.conformance.lab import Lab
 from stoker.host.conformance.listing import hash_files, require_fact
 from stoker.host.conformance.opt_ml import OptMl
+from stoker.host.conformance.script import Script
 
 _STOP_SECONDS = 10
 _LAST_WORDS_SECONDS = 30
 
-_LOOK_AND_SAVE = """
+_LOOK_AND_SAVE = Script(
+    sh="look_and_save",
+    python="""
 import hashlib, os, sys
 top = "/opt/ml/checkpoints"
 for parent, _, names in os.walk(top):
@@ -29,10 +32,13 @@ with open(top + "/step-3.sagemaker-ignore", "w") as file:
     file.write("step 3")
 os.rename(top + "/step-3.sagemaker-ignore", top + "/step-3.bin")
 sys.exit(int(os.environ["PROBE_END"]))
-"""
+""",
+)
 
 # Two seconds of load, so that a look at the folders at any usual pace falls into it.
-_CHURN = """
+_CHURN = Script(
+    sh="churn",
+    python="""
 import os, shutil, time
 folders = ["/opt/ml/checkpoints", "/opt/ml/output", "/opt/ml/output/data", "/opt/ml/model"]
 until, count = time.monotonic() + 2, 0
@@ -49,9 +55,12 @@ print("PROBE rounds=%d" % count, flush=True)
 if os.environ["PROBE_END"] != "0":
     shutil.rmtree("/opt/ml/output")
     raise RuntimeError("failing without an output folder")
-"""
+""",
+)
 
-_EVENTS = """
+_EVENTS = Script(
+    sh="events",
+    python="""
 import os, signal, sys, time
 folder = os.environ.get("SM_TENSORBOARD_DIR") or "/opt/ml/output/tensorboard"
 os.makedirs(folder, exist_ok=True)
@@ -75,9 +84,12 @@ with open("/opt/ml/probe-ready.part", "w") as ready:
 os.rename("/opt/ml/probe-ready.part", "/opt/ml/probe-ready")
 while True:
     time.sleep(0.1)
-"""
+""",
+)
 
-_COUNT = """
+_COUNT = Script(
+    sh="count",
+    python="""
 import os, signal, sys, time
 file, goal = "/opt/ml/checkpoints/step.txt", float("inf")
 step, stopping = 0, []
@@ -93,7 +105,8 @@ while step < goal and not stopping:
     os.replace(file + ".sagemaker-ignore", file)
     print("PROBE step=%d." % step, flush=True)
     time.sleep(0.05)
-"""
+""",
+)
 
 
 @check(

@@ -1,0 +1,262 @@
+"""Checkpoints of 1 GiB of model and AdamW state, beside torch's own ways to save.
+
+Usage: python benchmarks/checkpoint.py [--rounds 5] [--mebibytes 1024] [--threads N] [--json]
+
+The same training loop runs with and without a checkpoint in its middle, turn by turn; what a
+checkpoint costs the loop is the median of the differences of such pairs. Every method writes to
+the same disk. The machine's limits stand in the same table: copying the bytes in memory, and
+writing them past the page cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import nn
+
+import stoker
+from figures import Figure, run, say
+
+LOST_GOAL, LOST_ASYNC_GOAL, DURABLE_GOAL, RESTORE_GOAL, MEMORY_GOAL = 0.05, 0.25, 1.5, 0.4, 1.02
+_STEPS = 6
+_PIECE_BYTES = 16 * 2**20
+_IN_FLIGHT = 4
+
+
+class Training:
+    """A loop whose steps take long enough, as real ones do, and its state of a given size."""
+
+    def __init__(self, size_bytes: int) -> None:
+        torch.manual_seed(0)
+        width = 1024
+        blocks = max(1, round(size_bytes / 3 / 4 / (width * (width + 1))))
+        self.model = nn.Sequential(*(nn.Linear(width, width) for _ in range(blocks)))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=True)
+        self.inputs = torch.randn(64, width)
+        self.step()
+        self.size_bytes = sum(t.numel() * t.element_size() for t in self.tensors())
+
+    def tensors(self) -> list[torch.Tensor]:
+        states = [v for state in self.optimizer.state.values() for v in state.values()]
+        return [*self.model.parameters(), *states]
+
+    def step(self) -> None:
+        loss = self.model(self.inputs).square().mean()
+        self.optimizer.zero_grad(set_to_none=False)
+        loss.backward()
+        self.optimizer.step()
+
+    def state(self) -> dict[str, object]:
+        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What a checkpoint costs.")
+    parser.add_argument("--rounds", type=int, default=5, help="turns that each one takes")
+    parser.add_argument("--mebibytes", type=int, default=1024, help="size of the state")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the loop")
+    parser.add_argument("--folder", type=Path, help="on the disk to measure")
+    return run(measure, parser, peer="peer")
+
+
+def measure(args: argparse.Namespace) -> list[Figure]:
+    """All figures, from one training that every method interrupts in turn."""
+    torch.set_num_threads(args.threads)
+    warnings.filterwarnings("ignore", category=UserWarning)  # async_save wants a GPU
+    say(f"a state of {args.mebibytes} MiB …")
+    training = Training(args.mebibytes * 2**20)
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        bench = Bench(training, Path(folder))
+        with bench.session:
+            return bench.figures(args.rounds)
+
+
+class Bench:
+    """Ours, the peers and the limits over one folder."""
+
+    def __init__(self, training: Training, folder: Path) -> None:
+        self.training = training
+        self.folder = folder
+        self._async: Future[object] | None = None
+        job = stoker.job(root=folder / "ml")
+        self.session = stoker.checkpoints(
+            job, keep=1, model=training.model, optimizer=training.optimizer
+        )
+        self.session.save_every(steps=10**9)
+
+    def figures(self, rounds: int) -> list[Figure]:
+        memory_bytes = self._extra_memory_bytes()
+        lost = self._lost_by_the_loop(rounds)
+        limits = {"memcpy": self._memcpy_ms(), "disk": self._direct_write_ms()}
+        durable, raw = self._durable(rounds)
+        restored, loaded = self._restore(rounds)
+        mebibytes = (memory_bytes / 2**20, self.training.size_bytes / 2**20)
+        rows = [
+            ("time lost / torch.save + fsync", lost["ours"], lost["torch.save"], LOST_GOAL),
+            ("time lost / DCP async_save", lost["ours"], lost["async_save"], LOST_ASYNC_GOAL),
+            ("time to durable / raw direct write", durable, raw, DURABLE_GOAL),
+            ("restore / torch.load", restored, loaded, RESTORE_GOAL),
+        ]
+        figures = [
+            Figure(name=name, ours=ours, peer=peer, unit="ms", goal=goal, others=limits)
+            for name, ours, peer, goal in rows
+        ]
+        memory = Figure(
+            name="extra memory / state",
+            ours=mebibytes[0],
+            peer=mebibytes[1],
+            unit="MiB",
+            goal=MEMORY_GOAL,
+        )
+        return [*figures, memory]
+
+    # -- time lost by the loop -----------------------------------------------------------------
+
+    def _lost_by_the_loop(self, rounds: int) -> dict[str, float]:
+        """Milliseconds, the median over rounds of pairs with and without."""
+        methods: dict[str, Callable[[], object]] = {
+            "ours": self._save,
+            "torch.save": self._torch_save,
+            "async_save": self._async_save,
+        }
+        lost: dict[str, list[float]] = {name: [] for name in methods}
+        for number in range(rounds + 1):
+            for name, save in methods.items():
+                say(f"round {number}: {name} …")
+                without = self._run_loop(None)
+                spent = self._run_loop(save)
+                self._settle()
+                lost[name].append(1000 * (spent - without))
+        return {name: max(0.01, statistics.median(times[1:])) for name, times in lost.items()}
+
+    def _run_loop(self, save: Callable[[], object] | None) -> float:
+        started = time.perf_counter()
+        for step in range(_STEPS):
+            self.training.step()
+            if step == 1 and save is not None:
+                save()
+        return time.perf_counter() - started
+
+    def _save(self) -> None:
+        self.session.advance()
+        self.session.save()
+
+    def _save_and_flush(self) -> None:
+        self._save()
+        self.session.flush()
+
+    def _torch_save(self) -> None:
+        with open(self.folder / "torch.pt", "wb") as file:
+            torch.save(self.training.state(), file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _async_save(self) -> None:
+        target = self.folder / "dcp"
+        shutil.rmtree(target, ignore_errors=True)
+        self._async = dcp.async_save(self.training.state(), checkpoint_id=target, no_dist=True)
+
+    def _settle(self) -> None:
+        """Between turns nothing of the one before is under way any more."""
+        self.session.flush()
+        if self._async is not None:
+            self._async.result()
+            self._async = None
+        os.sync()
+
+    # -- durable, restore, memory --------------------------------------------------------------
+
+    def _durable(self, rounds: int) -> tuple[float, float]:
+        """Milliseconds until ours is on the disk, and the same bytes by the quickest way."""
+        ours, raw = [], []
+        for _ in range(rounds + 1):
+            self._settle()
+            ours.append(_timed_ms(self._save_and_flush))
+            raw.append(self._direct_write_ms())
+        return statistics.median(ours[1:]), statistics.median(raw[1:])
+
+    def _restore(self, rounds: int) -> tuple[float, float]:
+        """Milliseconds from a file to a model and an optimizer that go on, both fresh."""
+        ours, peer = [], []
+        self._torch_save()
+        self._save()
+        self._settle()
+        for _ in range(rounds + 1):
+            fresh = _fresh_like(self.training)
+            ours.append(_timed_ms(lambda: self._restore_ours(fresh)))  # noqa: B023 - called here
+            fresh = _fresh_like(self.training)
+            peer.append(_timed_ms(lambda: self._restore_torch(fresh)))  # noqa: B023 - as above
+        return statistics.median(ours[1:]), statistics.median(peer[1:])
+
+    def _restore_ours(self, fresh: Training) -> None:
+        job = stoker.job(root=self.folder / "ml")
+        with stoker.checkpoints(job, model=fresh.model, optimizer=fresh.optimizer):
+            pass
+
+    def _restore_torch(self, fresh: Training) -> None:
+        state = torch.load(self.folder / "torch.pt", weights_only=True)
+        fresh.model.load_state_dict(state["model"])
+        fresh.optimizer.load_state_dict(state["optimizer"])
+
+    def _extra_memory_bytes(self) -> float:
+        """What the process has more after a first save than before."""
+        before = _resident_bytes()
+        self._save_and_flush()
+        return _resident_bytes() - before
+
+    def _memcpy_ms(self) -> float:
+        source = torch.zeros(self.training.size_bytes, dtype=torch.uint8)
+        target = torch.zeros_like(source)
+        return min(_timed_ms(lambda: target.copy_(source)) for _ in range(3))
+
+    def _direct_write_ms(self) -> float:
+        size_bytes = self.training.size_bytes // _PIECE_BYTES * _PIECE_BYTES
+        with mmap.mmap(-1, _PIECE_BYTES) as piece:
+            piece[:] = os.urandom(_PIECE_BYTES)
+            return _timed_ms(lambda: _write_direct(self.folder / "raw", piece, size_bytes))
+
+
+def _write_direct(path: Path, piece: mmap.mmap, size_bytes: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_DIRECT)
+    try:
+        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+            starts = range(0, size_bytes, _PIECE_BYTES)
+            list(pool.map(lambda start: os.pwrite(handle, piece, start), starts))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _fresh_like(training: Training) -> Training:
+    fresh = Training.__new__(Training)
+    fresh.model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in training.model))
+    fresh.optimizer = torch.optim.AdamW(fresh.model.parameters(), lr=1e-5, fused=True)
+    return fresh
+
+
+def _timed_ms(function: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    function()
+    return 1000 * (time.perf_counter() - started)
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""A checkpoint that is being written: a folder nobody else sees, until it is renamed.
+
+The writer holds a lock on the folder. The kernel lets go of it when the writer dies, however it
+dies, so a leftover can be told from another writer's work without clocks or process numbers.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from contextlib import suppress
+
+from stoker.checkpoints.uploader import IGNORED, names_in
+from stoker.contract.files import write_atomically
+from stoker.errors import CheckpointFailed
+
+PREFIX = "stoker-"
+_ATTEMPTS = 100
+
+
+class Draft:
+    """A temporary folder beside the checkpoints, locked by the process that made it."""
+
+    def __init__(self, folder: str, token: str) -> None:
+        """Makes the folder and locks it.
+
+        Args:
+            folder: where the checkpoints are.
+            token: differs between writers; the ranks of one job agree on one.
+        """
+        self._parent = folder
+        self.path = f"{folder}/{PREFIX}{token}{IGNORED}"
+        for _ in range(_ATTEMPTS):
+            os.makedirs(self.path, exist_ok=True)
+            if self._lock():
+                return
+        raise CheckpointFailed(
+            f"{self.path} is removed as often as it is made",
+            fix="something cleans this folder: let it leave *.sagemaker-ignore alone",
+        )
+
+    def _lock(self) -> bool:
+        """False if somebody swept the folder away between its making and its locking."""
+        try:
+            self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return False
+        with suppress(OSError):  # a file system without locks: then nothing is swept there
+            fcntl.flock(self._handle, fcntl.LOCK_SH)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(self._handle), os.stat(self.path)):
+                return True
+        os.close(self._handle)
+        return False
+
+    def write(self, name: str, text: str) -> None:
+        """Writes a small file of the draft, durably."""
+        write_atomically(f"{self.path}/{name}", text)
+
+    def publish(self, name: str) -> bool:
+        """Gives the draft its name, in one step; False if the name is taken.
+
+        On a file system that several hosts share one of them does it for all.
+        """
+        os.fsync(self._handle)
+        try:
+            os.rename(self.path, f"{self._parent}/{name}")
+        except FileNotFoundError:
+            if not os.path.isdir(f"{self._parent}/{name}"):
+                raise
+        except OSError:
+            if not os.path.lexists(f"{self._parent}/{name}"):
+                raise
+            return False
+        sync_folder(self._parent)
+        os.close(self._handle)
+        return True
+
+    def close(self) -> None:
+        """Lets go of it: another rank of this host has given it its name."""
+        os.close(self._handle)
+
+    def discard(self) -> None:
+        """Removes it all; what cannot be removed now is swept later."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def sweep(folder: str) -> list[str]:
+    """Removes drafts whose writer has died, and returns their names."""
+    ours = [n for n in names_in(folder) if n.startswith(PREFIX) and n.endswith(IGNORED)]
+    return [name for name in ours if _remove_if_abandoned(f"{folder}/{name}")]
+
+
+def remove_whole(path: str) -> None:
+    """Removes a checkpoint so that nobody ever sees half of it."""
+    parent, name = os.path.split(path)
+    doomed = f"{parent}/{PREFIX}{name}{IGNORED}"
+    shutil.rmtree(doomed, ignore_errors=True)  # of a removal that was cut short
+    with suppress(FileNotFoundError):
+        os.rename(path, doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def sync_folder(folder: str) -> None:
+    """Makes the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove_if_abandoned(path: str) -> bool:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path, ignore_errors=True)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True

@@ -1,0 +1,47 @@
+"""Random numbers that go on where they were: Python's, NumPy's, torch's, a loader's own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def read_random_state(generators: Sequence[torch.Generator] = ()) -> dict[str, Any]:
+    """The state of every generator this process draws from."""
+    state = {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(legacy=True),
+        "torch": torch.get_rng_state(),
+        "generators": [generator.get_state() for generator in generators],
+    }
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()  # of the one device a rank works with
+    return state
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    """Sets the generators that every process has back to what was read."""
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+def restore_generators(state: dict[str, Any], generators: Sequence[torch.Generator]) -> None:
+    """Sets a loader's own ones back."""
+    for generator, own in zip(generators, state["generators"], strict=False):
+        generator.set_state(own)
+
+
+def generators_of(loader: object) -> list[torch.Generator]:
+    """The generators a DataLoader was given, itself or through its samplers."""
+    sampler = getattr(loader, "sampler", None)
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    holders = (loader, sampler, batch_sampler, getattr(batch_sampler, "sampler", None))
+    found = (getattr(holder, "generator", None) for holder in holders)
+    return list({id(g): g for g in found if isinstance(g, torch.Generator)}.values())

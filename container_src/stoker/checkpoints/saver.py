@@ -1,0 +1,209 @@
+"""Saving in the background: copy, write, name, clean up. The loop waits only if it must."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from stoker.checkpoints import manifest
+from stoker.checkpoints.checksums import PREFERRED
+from stoker.checkpoints.direct import BLOCK_BYTES, PieceWriter
+from stoker.checkpoints.draft import Draft, remove_whole
+from stoker.checkpoints.group import Group
+from stoker.checkpoints.log import warn
+from stoker.checkpoints.manifest import Manifest, Shard, manifest_text
+from stoker.checkpoints.snapshot import Snapshot
+from stoker.checkpoints.staging import Staging
+from stoker.checkpoints.store import Store, make_name
+from stoker.checkpoints.uploader import is_uploading
+from stoker.contract.record import Record
+from stoker.errors import CheckpointFailed, StokerError
+
+
+class Saved(Record):
+    """A checkpoint that is on the disk."""
+
+    name: str
+    step: int
+    seconds: float
+    """From the call to durable."""
+
+
+class _Written(Record):
+    """What one rank tells the others about its part."""
+
+    shard: Shard | None = None
+    serial: int = 0
+    """The lowest number that is free on its disk."""
+    is_sharded: bool = False
+    trouble: str = ""
+
+
+class Saver:
+    """Writes one checkpoint at a time; the next waits for the one before."""
+
+    def __init__(self, store: Store, group: Group, *, token: str, keep: int) -> None:
+        """Args:
+        store: where to.
+        group: the ranks that write together; used by this object's own thread only.
+        token: for temporary names; the same on all ranks, and on no other job.
+        keep: how many of the newest to keep beside the best.
+        """
+        self.staging = Staging()
+        self.last: Saved | None = None
+        self._store = store
+        self._group = group
+        self._token = token
+        self._keep = keep
+        self._count = 0
+        # Its threads are joined when the interpreter exits: nothing half-written is left.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="stoker-checkpoint")
+        self._snapshot: Snapshot | None = None
+        self._pending: Future[Saved] | None = None
+        self._touching: Future[None] | None = None
+
+    def prepare(self, size_bytes: int) -> None:
+        """Makes the staging memory in the background, before it is needed."""
+        self._touching = self._thread.submit(self.staging.reserve, size_bytes)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the memory is there, or being made."""
+        return self._touching is not None or self._count > 0
+
+    def start(self, snapshot: Snapshot, about: Manifest) -> None:
+        """Begins to save; returns when only optimizer steps must still be held back.
+
+        Raises:
+            CheckpointFailed: the save before this one went wrong.
+        """
+        self.finish()
+        if self._touching is not None:
+            self._touching.result()
+        started = time.monotonic()
+        whole = -(-snapshot.layout.size_bytes // BLOCK_BYTES) * BLOCK_BYTES
+        self.staging.reserve(whole)
+        snapshot.copy_early(self.staging)
+        self._count += 1
+        self._snapshot = snapshot
+        self._pending = self._thread.submit(self._save, snapshot, about, started)
+
+    def wait_for_copy(self) -> None:
+        """Returns when the state may change again."""
+        if self._snapshot is not None:
+            self._snapshot.wait()
+            self._snapshot = None
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether `finish` would raise, without waiting."""
+        pending = self._pending
+        return pending is not None and pending.done() and pending.exception() is not None
+
+    def finish(self) -> Saved | None:
+        """Waits until the last save is durable, and returns it.
+
+        Raises:
+            CheckpointFailed: it went wrong.
+        """
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self.last = pending.result()
+        return self.last
+
+    def close(self) -> None:
+        """Lets the thread end; what was begun is finished first."""
+        self._thread.shutdown()
+
+    def _save(self, snapshot: Snapshot, about: Manifest, started: float) -> Saved:
+        draft, written = self._write(snapshot)
+        told = self._group.gather(written)
+        troubles = [f"rank {i}: {w.trouble}" for i, w in enumerate(told) if w.trouble]
+        if draft is None or troubles:
+            if draft is not None:
+                draft.discard()
+            raise _failed(about.step, "; ".join(troubles) or written.trouble)
+        shards = tuple(w.shard for w in told if w.shard is not None)
+        is_sharded = any(w.is_sharded for w in told)
+        about = about.replace(shards=shards, checksum=PREFERRED, is_sharded=is_sharded)
+        name = self._publish(draft, about, max(w.serial for w in told))
+        return Saved(name=name, step=about.step, seconds=time.monotonic() - started)
+
+    def _write(self, snapshot: Snapshot) -> tuple[Draft | None, _Written]:
+        """Writes this rank's file. Never raises: the other ranks wait for an answer."""
+        draft = None
+        try:
+            draft = Draft(self._store.folder, f"{self._token}-{self._count}")
+            shard = self._write_shard(snapshot, draft)
+            serial = self._store.next_serial()
+            return draft, _Written(shard=shard, serial=serial, is_sharded=snapshot.is_sharded)
+        except StokerError as error:
+            return draft, _Written(trouble=error.message)
+        except OSError as error:
+            return draft, _Written(trouble=f"{error.strerror} ({self._store.folder})")
+        except Exception as error:  # a bug of ours must not leave the other ranks waiting
+            return draft, _Written(trouble=repr(error))
+        finally:
+            snapshot.release()
+
+    def _write_shard(self, snapshot: Snapshot, draft: Draft) -> Shard:
+        name = f"rank{self._group.rank:05d}.safetensors"
+        size_bytes = snapshot.layout.size_bytes
+        whole = -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
+        memory = self.staging.memory(whole)
+        path = f"{draft.path}/{name}"
+        with PieceWriter(path, memory, size_bytes, checksum=PREFERRED) as writer:
+            snapshot.copy_late(self.staging, writer.filled_up_to)
+            checksums = writer.finish()
+        return Shard(name=name, size_bytes=size_bytes, checksums=checksums)
+
+    def _publish(self, draft: Draft, about: Manifest, serial: int) -> str:
+        """The leader names the checkpoint; the first rank of each other host does as it did."""
+        decided: tuple[str, list[str], str] = ("", [], "")
+        if self._group.is_leader:
+            decided = self._publish_first(draft, about, serial)
+        name, doomed, trouble = self._group.share(decided)
+        if trouble:
+            draft.discard()
+            raise _failed(about.step, trouble)
+        if self._group.is_leader:
+            return name
+        if self._group.is_local_leader:
+            if not draft.publish(name):
+                raise _failed(about.step, f"{name} is taken on this host alone")
+            for old in (f"{self._store.folder}/{name}" for name in doomed):
+                if not is_uploading(old):
+                    remove_whole(old)
+        else:
+            draft.close()
+        return name
+
+    def _publish_first(
+        self, draft: Draft, about: Manifest, serial: int
+    ) -> tuple[str, list[str], str]:
+        try:
+            draft.write(manifest.NAME, manifest_text(about))
+            # Another writer may have taken the number meanwhile.
+            while not draft.publish(make_name(serial, about.step)):
+                serial = max(serial + 1, self._store.next_serial())
+        except OSError as error:
+            return "", [], f"{error.strerror} ({self._store.folder})"
+        return make_name(serial, about.step), self._prune(make_name(serial, about.step)), ""
+
+    def _prune(self, name: str) -> list[str]:
+        """Names of what is gone. That something stays is no reason to call a save failed."""
+        try:
+            return [c.name for c in self._store.prune(keep=self._keep, trust=name)]
+        except (OSError, StokerError) as error:
+            warn(f"old checkpoints stay: {error}")
+            return []
+
+
+def _failed(step: int, trouble: str) -> CheckpointFailed:
+    is_full = any(text in trouble for text in ("No space left", "quota"))
+    return CheckpointFailed(
+        f"the checkpoint of step {step} could not be written: {trouble}",
+        fix="give the job a larger volume (volume_size), or keep fewer: checkpoints(…, keep=1)"
+        if is_full
+        else "look at the checkpoint folder: it must be writable, and nobody else may clean it",
+    )

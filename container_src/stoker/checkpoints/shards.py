@@ -1,0 +1,145 @@
+"""The file of one rank: safetensors, laid out so that a buffer in memory is the file.
+
+8 bytes     length of the header
+header      JSON: name → dtype, shape, place; the rest of the state under `__metadata__`
+tensors     without gaps, widest elements first, so that each is aligned
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+
+_ALIGNMENT_BYTES = 4096
+_METADATA = "__metadata__"
+_OURS = "stoker"
+_NAMES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint64: "U64",
+    torch.uint32: "U32",
+    torch.uint16: "U16",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a tensor lies in the file."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    start: int
+    """In bytes, from the beginning of the file."""
+
+    @property
+    def size_bytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """A whole file: its head as bytes, and the place of each tensor, in the order of the file."""
+
+    head: bytes
+    places: dict[str, Place]
+    size_bytes: int
+
+
+def is_storable(dtype: torch.dtype) -> bool:
+    return dtype in _NAMES
+
+
+def make_layout(tensors: Iterable[tuple[str, torch.Tensor]], rest: dict[str, Any]) -> Layout:
+    """Plans the file of some tensors and of whatever else is JSON."""
+    named = sorted(tensors, key=lambda pair: -pair[1].dtype.itemsize)
+    header: dict[str, Any] = {_METADATA: {_OURS: json.dumps(rest, separators=(",", ":"))}}
+    position = 0
+    for name, tensor in named:
+        end = position + tensor.numel() * tensor.dtype.itemsize
+        dtype, shape = _NAMES[tensor.dtype], list(tensor.shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [position, end]}
+        position = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    head_bytes = -(-(8 + len(text)) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+    head = (head_bytes - 8).to_bytes(8, "little") + text.ljust(head_bytes - 8)
+    return Layout(
+        head=head,
+        places=_places(header, head_bytes),
+        size_bytes=head_bytes + position,
+    )
+
+
+def parse_head(file: memoryview) -> tuple[dict[str, Place], dict[str, Any]]:
+    """The places of the tensors in a file, and what else was saved.
+
+    Raises:
+        ValueError: it is no such file.
+    """
+    try:
+        head_bytes = 8 + int.from_bytes(file[:8], "little")
+        header = json.loads(bytes(file[8:head_bytes]))
+        places = _places(header, head_bytes)
+        rest = json.loads(header[_METADATA][_OURS])
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"no shard of ours: {error!r}") from None
+    if any(p.start < head_bytes or p.start + p.size_bytes > len(file) for p in places.values()):
+        raise ValueError("a tensor lies outside the file")
+    return places, rest
+
+
+class MappedShard:
+    """A file as memory: tensors in it cost nothing until they are copied.
+
+    Private: what is written to it never reaches the file, but torch wants memory that could be.
+    """
+
+    def __init__(self, path: str, size_bytes: int) -> None:
+        """Raises OSError: it cannot be read, or has another size."""
+        with open(path, "rb") as file:
+            if file.seek(0, 2) != size_bytes:
+                raise OSError(0, "it has another size")
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        self.places: dict[str, Place] = {}
+        self.rest: dict[str, Any] = {}
+
+    @property
+    def memory(self) -> memoryview:
+        return memoryview(self._map)
+
+    def parse(self) -> None:
+        """Reads the head. Raises ValueError: it is no such file."""
+        self.places, self.rest = parse_head(self.memory)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        place = self.places[name]
+        if not place.size_bytes:
+            return torch.empty(place.shape, dtype=place.dtype)
+        flat = torch.frombuffer(
+            self._map, dtype=torch.uint8, offset=place.start, count=place.size_bytes
+        )
+        return flat.view(place.dtype).view(place.shape)
+
+
+def _places(header: dict[str, Any], head_bytes: int) -> dict[str, Place]:
+    def place(dtype: str, shape: Sequence[int], data_offsets: Sequence[int]) -> Place:
+        start = head_bytes + int(data_offsets[0])
+        return Place(dtype=_DTYPES[dtype], shape=tuple(shape), start=start)
+
+    return {name: place(**entry) for name, entry in header.items() if name != _METADATA}

@@ -1,0 +1,126 @@
+"""The state at one moment: what is fixed at once, and what is copied while training goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker.checkpoints.shards import Layout, make_layout
+from stoker.checkpoints.staging import Staging
+from stoker.checkpoints.tree import Encoder
+from stoker.errors import CheckpointFailed
+
+if TYPE_CHECKING:
+    from stoker.checkpoints.sharding import Piece
+
+
+class Snapshot:
+    """State on its way to the staging memory.
+
+    Tensors that only an optimizer's step changes are copied later, in the background, while the
+    next forward and backward run; `wait` holds the step back until that is done.
+    """
+
+    def __init__(
+        self,
+        state: dict[str, Any],
+        own: dict[str, Any],
+        *,
+        settled: Collection[int],
+        is_leader: bool,
+    ) -> None:
+        """Names everything; copies nothing yet.
+
+        Args:
+            state: of the job: the leader writes it, but for tensors of which each has a piece.
+            own: of this very rank.
+            settled: addresses of tensors that stay as they are until an optimizer's step.
+            is_leader: whether this rank is the leader.
+        """
+        common, local = Encoder(), Encoder()
+        state_tree = {name: common.encode(value, name) for name, value in state.items()}
+        own_tree = {name: local.encode(value, f"own.{name}") for name, value in own.items()}
+        pieces = _own_pieces(common.sharded) if common.sharded else {}
+        self.is_sharded = bool(common.sharded)
+        self._tensors = {name: piece.tensor for name, piece in pieces.items()} | local.tensors
+        if is_leader:
+            self._tensors |= common.tensors
+        rest = {
+            "own": own_tree,
+            "pieces": {name: piece.to_json() for name, piece in pieces.items()},
+            "state": state_tree if is_leader else {},
+        }
+        self.layout: Layout = make_layout(self._tensors.items(), rest)
+        self._is_late = {n: t.data_ptr() in settled for n, t in self._tensors.items()}
+        self._versions = {n: _version(t) for n, t in self._tensors.items()}
+        self._copied = threading.Event()
+        self._stream = _make_stream()
+
+    def copy_early(self, staging: Staging) -> None:
+        """Copies, now, all that may change before the next step: buffers, random states."""
+        staging.memory(len(self.layout.head))[:] = self.layout.head
+        for name, place in self.layout.places.items():
+            if not self._is_late[name]:
+                staging.copy(self._tensors[name], place)
+        if self._stream is not None:
+            torch.cuda.current_stream().synchronize()
+
+    def copy_late(self, staging: Staging, filled_up_to: Callable[[int], None]) -> None:
+        """Copies the rest, in the order of the file, telling how far it has come.
+
+        Raises:
+            CheckpointFailed: something else than an optimizer's step changed a parameter.
+        """
+        with torch.cuda.stream(self._stream):
+            self._copy_in_order(staging, filled_up_to)
+        changed = [n for n, t in self._tensors.items() if self._has_changed(n, t)]
+        self.release()
+        if changed:
+            raise CheckpointFailed(
+                f"{changed[0]} was changed outside optimizer.step() while it was being copied",
+                fix="change parameters right after optimizer.step(), or pass overlap=False",
+            )
+
+    def release(self) -> None:
+        """Lets the state change: it is copied, or never will be."""
+        self._tensors = {}
+        self._copied.set()
+
+    def wait(self) -> None:
+        """Returns when the state may change."""
+        self._copied.wait()
+
+    def _copy_in_order(self, staging: Staging, filled_up_to: Callable[[int], None]) -> None:
+        for name, place in self.layout.places.items():
+            if self._is_late[name]:
+                staging.copy(self._tensors[name], place)
+            if self._stream is None:
+                filled_up_to(place.start + place.size_bytes)
+        if self._stream is not None:
+            self._stream.synchronize()
+        filled_up_to(self.layout.size_bytes)
+
+    def _has_changed(self, name: str, tensor: torch.Tensor) -> bool:
+        return self._is_late[name] and _version(tensor) != self._versions[name]
+
+
+def _own_pieces(tensors: dict[str, torch.Tensor]) -> dict[str, Piece]:
+    # Only a sharded job waits for this import.
+    from stoker.checkpoints.sharding import own_piece
+
+    held = {name: own_piece(tensor) for name, tensor in tensors.items()}
+    return {name: piece for name, piece in held.items() if piece is not None}
+
+
+def _make_stream() -> torch.cuda.Stream | None:
+    if not torch.cuda.is_available():
+        return None
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call] # torch has no types here
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """Counts the changes in place, whoever makes them."""
+    return -1 if tensor.is_inference() else int(tensor._version)

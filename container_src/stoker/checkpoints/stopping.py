@@ -1,0 +1,69 @@
+"""Leaving early: when all ranks have heard of it, at the same step, and saying so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stoker.checkpoints.group import Group
+from stoker.contract.job import Job
+from stoker.contract.stop import Left, find_stop, seconds_left, stop_listener, write_left
+
+_STOP, _TIME = 1, 2
+
+
+class Stopping:
+    """What the ranks of a job wish, united between two steps.
+
+    The wishes of one step are on their way while the next one runs, so that agreeing costs no
+    time; all ranks act upon them one step later, and so at the same step.
+    """
+
+    def __init__(self, job: Job, group: Group) -> None:
+        self.is_agreed = False
+        self._job = job
+        self._group = group
+        self._under_way: Callable[[], int] | None = None
+        stop_listener()
+
+    def is_wished(self) -> bool:
+        """Whether this process was asked to stop."""
+        return find_stop(self._job.paths) is not None
+
+    def agree(self, is_time: Callable[[], bool]) -> tuple[bool, bool]:
+        """What all ranks do now: save because the leader's time has come, and stop."""
+        if self._group.size == 1:
+            wishes = self._wishes(is_time)
+        else:
+            wishes = self._under_way() if self._under_way is not None else 0
+            # With a save in this step the time begins anew: no second wish for it.
+            fresh = (lambda: False) if wishes & _TIME else is_time
+            self._under_way = None if wishes & _STOP else self._group.exchange(self._wishes(fresh))
+        self.is_agreed = bool(wishes & _STOP)
+        return bool(wishes & _TIME), self.is_agreed
+
+    def settle(self) -> None:
+        """At the end of a run: what is under way between the ranks arrives."""
+        if self._under_way is not None:
+            self._under_way()
+            self._under_way = None
+
+    def rest(self) -> None:
+        """After the loop a SIGTERM is the script's own business again."""
+        stop_listener().rest()
+
+    def has_time(self, seconds: float) -> bool:
+        """Whether something that long fits into the grace time, on every host."""
+        return all(self._group.gather(seconds <= seconds_left()))
+
+    def leave(self, step: int, *, checkpoint: int) -> None:
+        """Tells the launcher, on each host, how the loop was left."""
+        request = find_stop(self._job.paths)
+        asked = [told for told in self._group.gather(request) if told is not None]
+        if self._group.is_local_leader and asked:
+            by, reason = asked[0].by, asked[0].reason
+            left = Left(by=by, step=step, checkpoint=checkpoint, reason=reason)
+            write_left(self._job.paths, left)
+
+    def _wishes(self, is_time: Callable[[], bool]) -> int:
+        stop = _STOP if self.is_wished() else 0
+        return stop | (_TIME if self._group.is_leader and is_time() else 0)

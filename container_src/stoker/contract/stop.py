@@ -1,0 +1,179 @@
+"""Asking a worker to stop, and what it answers: SIGTERM, and two small files.
+
+Under `output/stoker`:
+
+    stop.json   written by whoever wants the job to end well (a rule, a command)
+    left.json   written by the worker as it leaves: at which step, with which checkpoint
+
+The launcher removes both at the start and quotes the second in the outcome.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from stoker.contract.files import remove_file, write_atomically
+from stoker.contract.quick_json import dumps, loads
+from stoker.contract.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
+
+    from stoker.contract.paths import Paths
+
+GRACE_SECONDS = 105.0
+"""What a worker has left after SIGTERM: SageMaker kills after 120."""
+
+
+class StopRequest(Record):
+    """Somebody wants the job to end: after the step it is in, with a checkpoint."""
+
+    by: str
+    """Who, as the outcome names it: "SIGTERM", "rule vanishing_gradient"."""
+    reason: str = ""
+    step: int = -1
+    """The step at which it was seen to be needed; -1 where there is none."""
+
+
+class Left(Record):
+    """How a worker left after a stop request."""
+
+    by: str
+    step: int
+    checkpoint: int = -1
+    """The step of the newest checkpoint that is saved; -1 if there is none."""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        saved = f"checkpoint {self.checkpoint} saved" if self.checkpoint >= 0 else "nothing saved"
+        why = f" ({self.reason})" if self.reason else ""
+        return f"by {self.by} at step {self.step}, {saved}{why}"
+
+
+def write_stop_request(paths: Paths, request: StopRequest) -> None:
+    """Asks the workers of this host to stop; the ranks of all hosts agree on the step."""
+    _write(_stop_file(paths), request)
+
+
+def read_stop_request(paths: Paths) -> StopRequest | None:
+    """What was asked for; None if nothing was, or it cannot be read."""
+    fields = _read(_stop_file(paths))
+    try:
+        request = StopRequest(**fields)
+    except TypeError:  # other names than ours
+        return None
+    is_sound = isinstance(request.by, str) and isinstance(request.reason, str)
+    return request if is_sound else None
+
+
+def write_left(paths: Paths, left: Left) -> None:
+    """The worker's answer; one that cannot be written is no reason not to leave."""
+    try:
+        _write(_left_file(paths), left)
+    except OSError:
+        return
+
+
+def read_left(paths: Paths) -> Left | None:
+    """How the worker left; None if it did not say."""
+    fields = _read(_left_file(paths))
+    try:
+        left = Left(**fields)
+    except TypeError:
+        return None
+    is_sound = isinstance(left.step, int) and isinstance(left.checkpoint, int)
+    return left if is_sound else None
+
+
+def forget_stop(paths: Paths) -> None:
+    """Removes what an attempt before this one has left."""
+    remove_file(_stop_file(paths))
+    remove_file(_left_file(paths))
+
+
+class StopListener:
+    """Hears SIGTERM for a whole process. A second one ends the process at once, as ever."""
+
+    def __init__(self) -> None:
+        self.heard_at: float | None = None
+        """Monotonic time of the signal."""
+        self._is_listening = False
+        self._before: Callable[[int, FrameType | None], Any] | int | None = None
+
+    def listen(self) -> None:
+        """From now on SIGTERM is noted. In a thread that may not, nothing happens."""
+        import signal
+
+        if self._is_listening or self.heard_at is not None:
+            return
+        try:
+            self._before = signal.signal(signal.SIGTERM, self._hear)
+            self._is_listening = True
+        except ValueError:  # only the main thread may
+            return
+
+    def rest(self) -> None:
+        """SIGTERM is again what it was before: nobody asks any more whether it came."""
+        import signal
+
+        if self._is_listening and self.heard_at is None:
+            signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
+            self._is_listening = False
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        import signal
+
+        self.heard_at = time.monotonic()
+        signal.signal(number, signal.SIG_DFL)
+        if callable(self._before):  # the script's own handler keeps its say
+            self._before(number, frame)
+
+
+_LISTENERS: list[StopListener] = []
+
+
+def stop_listener() -> StopListener:
+    """The one of this process, listening: signals belong to processes, not to objects."""
+    if not _LISTENERS:
+        _LISTENERS.append(StopListener())
+    _LISTENERS[0].listen()
+    return _LISTENERS[0]
+
+
+def find_stop(paths: Paths) -> StopRequest | None:
+    """Whether this process is to stop, and by whose wish: SIGTERM's, or that of stop.json."""
+    if stop_listener().heard_at is not None:
+        return StopRequest(by="SIGTERM")
+    return read_stop_request(paths) if os.path.exists(_stop_file(paths)) else None
+
+
+def seconds_left() -> float:
+    """How much of the grace time is left; endless where no signal has come."""
+    heard_at = stop_listener().heard_at
+    return float("inf") if heard_at is None else heard_at + GRACE_SECONDS - time.monotonic()
+
+
+def _stop_file(paths: Paths) -> str:
+    return f"{paths.output_dir}/stoker/stop.json"
+
+
+def _left_file(paths: Paths) -> str:
+    return f"{paths.output_dir}/stoker/left.json"
+
+
+def _write(path: str, record: Record) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_atomically(path, dumps(record.__dict__))
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            fields = loads(file.read().decode())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return fields if isinstance(fields, dict) else {}

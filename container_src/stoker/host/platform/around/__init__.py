@@ -1,0 +1,1 @@
+"""What the service does around the container: input in, config files, folders synced, output."""

@@ -1,0 +1,88 @@
+"""A job on the terminal: its log as it is, changes of status, and the end with what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from stoker.host.platform.client.sagemaker import LogLine
+from stoker.host.platform.client.watch import Ended, Event, Progress, Transition
+from stoker.host.platform.root import Root
+from stoker.host.terminal import Terminal, make_duration
+
+# At the end the summary says it.
+_SUMMED_UP = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded", "MaxWaitTimeExceeded")
+
+
+def show(events: Iterable[Event], terminal: Terminal, *, hosts: int) -> Mapping[str, Any]:
+    """Print events as they come.
+
+    Returns:
+        The description of the job at its end.
+    """
+    for event in events:
+        match event:
+            case LogLine():
+                terminal.line(render_line(event, hosts=hosts))
+            case Transition() if event.status not in _SUMMED_UP:
+                terminal.line(f"» {event.status}: {event.message}".rstrip(": "))
+            case Progress():
+                terminal.status(render_progress(event))
+            case Ended():
+                terminal.status("")
+                return event.description
+    raise RuntimeError("a watch ended without its last event")
+
+
+def render_line(line: LogLine, *, hosts: int) -> str:
+    """With one host the line as it was printed, else behind the host's name."""
+    return line.text if hosts == 1 else f"{line.host} | {line.text}"
+
+
+def render_progress(progress: Progress) -> str:
+    """The line at the bottom."""
+    metrics = "  ".join(f"{name} {value:g}" for name, value in progress.metrics.items())
+    return f"» {progress.status}, {make_duration(progress.seconds)}  {metrics}".rstrip()
+
+
+def render_summary(description: Mapping[str, Any], root: Root) -> list[str]:
+    """How the job ended and where its things are."""
+    rows = [("job", description["TrainingJobName"]), ("status", _status(description))]
+    if reason := description.get("FailureReason"):
+        rows.append(("reason", reason))
+    if metrics := description.get("FinalMetricDataList"):
+        text = ", ".join(f"{one['MetricName']} {one['Value']:g}" for one in metrics)
+        rows.append(("metrics", text))
+    if times := _times(description):
+        rows.append(("time", times))
+    uri = description["ModelArtifacts"]["S3ModelArtifacts"]
+    if file := file_of(uri, root):
+        rows += [("model", uri), ("", str(file))]
+    elif description["TrainingJobStatus"] in ("Completed", "Stopped"):
+        rows.append(("model", "the script left nothing in SM_MODEL_DIR"))
+    indent = "\n" + " " * 10
+    return [f"  {name:<7} {text}".replace("\n", indent) for name, text in rows]
+
+
+def file_of(uri: str, root: Root) -> Path | None:
+    """The object as a file of this machine; None if there is none."""
+    file = root.s3_dir / uri.removeprefix("s3://")
+    return file if uri.startswith("s3://") and file.is_file() else None
+
+
+def _status(description: Mapping[str, Any]) -> str:
+    primary, secondary = description["TrainingJobStatus"], description["SecondaryStatus"]
+    return str(primary if primary == secondary else f"{primary} ({secondary})")
+
+
+def _times(description: Mapping[str, Any]) -> str:
+    training = description.get("TrainingTimeInSeconds")
+    billable = description.get("BillableTimeInSeconds")
+    if training is None:
+        return ""
+    text = f"{make_duration(training)} of training"
+    if description.get("EnableManagedSpotTraining") and billable is not None and training:
+        saved = 100 * (1 - billable / training)
+        text += f", {make_duration(billable)} billable (spot saves {saved:.0f} %)"
+    return text

@@ -1,0 +1,113 @@
+"""How a job may change: pure functions from one record to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from stoker.host.platform.jobs.state import Attempt, JobRecord, Stage, Transition, Verdict
+from stoker.host.platform.jobs.verdict import failed
+
+_REASON_CHARACTERS = 1024
+_GOING_ON = ("Pending", "Starting", "Downloading", "Training", "Interrupted")
+
+
+def new_job(
+    name: str, request: Mapping[str, Any], tags: Mapping[str, str], now: float
+) -> JobRecord:
+    """A job just accepted."""
+    first = Transition(status="Starting", message="Starting the training job", start=now)
+    return JobRecord(
+        name=name,
+        request=request,
+        tags=tags,
+        created=now,
+        modified=now,
+        transitions=(first,),
+    )
+
+
+def show(record: JobRecord, secondary: str, message: str, now: float) -> JobRecord:
+    """A new secondary status; the same one again only changes its message.
+
+    A job that is being stopped does not look as if it went on.
+    """
+    if record.status == "Stopping" and secondary in _GOING_ON:
+        return replace(record, modified=now)
+    *before, last = record.transitions
+    if last.status == secondary:
+        shown = (*before, replace(last, message=message))
+    else:
+        new = Transition(status=secondary, message=message, start=now)
+        shown = (*before, replace(last, end=now), new)
+    return replace(record, transitions=shown, modified=now)
+
+
+def begin_attempt(record: JobRecord, now: float) -> JobRecord:
+    """The next stage is `starting`, with a fresh attempt."""
+    number = len(record.attempts) + 1
+    shown = show(record, "Starting", "Preparing the instances for training", now)
+    return replace(shown, stage="starting", attempts=(*record.attempts, Attempt(number=number)))
+
+
+def begin_download(record: JobRecord, now: float) -> JobRecord:
+    """The next stage is `downloading`."""
+    return replace(show(record, "Downloading", "Downloading input data", now), stage="downloading")
+
+
+def begin_training(
+    record: JobRecord,
+    now: float,
+    *,
+    lines_before: Mapping[str, int],
+    mounts: Mapping[str, list[list[Any]]],
+) -> JobRecord:
+    """The next stage is `training`: its clock runs from now on."""
+    message = "Training image download completed. Training in progress."
+    shown = show(record, "Training", message, now)
+    began = change_attempt(shown, now, began=now, lines_before=lines_before, mounts=mounts)
+    return replace(began, stage="training")
+
+
+def interrupt(record: JobRecord, now: float) -> JobRecord:
+    """The attempt is over, and the job waits for capacity."""
+    shown = show(record, "Interrupted", "Training job interrupted", now)
+    return replace(shown, stage="interrupted")
+
+
+def begin_upload(record: JobRecord, verdict: Verdict, now: float) -> JobRecord:
+    """How the job ends is decided; what it has left is uploaded next."""
+    shown = show(record, "Uploading", "Uploading generated training model", now)
+    return conclude(shown, verdict, "uploading", now)
+
+
+def change_attempt(record: JobRecord, now: float, **fields: Any) -> JobRecord:  # noqa: ANN401 - dataclasses.replace has no better type
+    """Something about the newest attempt."""
+    attempt = replace(record.attempt, **fields)
+    return replace(record, attempts=(*record.attempts[:-1], attempt), modified=now)
+
+
+def ask_to_stop(record: JobRecord, now: float) -> JobRecord:
+    """StopTrainingJob was called."""
+    shown = show(record, "Stopping", "Stopping the training job", now)
+    return replace(shown, stop_asked=True, status="Stopping")
+
+
+def conclude(record: JobRecord, verdict: Verdict, stage: Stage, now: float) -> JobRecord:
+    """How the job ends is decided; what is left is `stage`."""
+    ended = record.training_ended
+    if verdict.status == "Failed" and ended is None and record.training_started is not None:
+        ended = now  # the API: for a failure, the time when it was detected
+    limited = replace(verdict, failure_reason=verdict.failure_reason[:_REASON_CHARACTERS])
+    return replace(record, verdict=limited, stage=stage, training_ended=ended, modified=now)
+
+
+def end(record: JobRecord, now: float) -> JobRecord:
+    """Everything is done: the verdict becomes visible."""
+    verdict = record.verdict or failed("InternalServerError: the job ended without a verdict")
+    shown = show(record, verdict.secondary, verdict.message, now)
+    closed = (*shown.transitions[:-1], replace(shown.transitions[-1], end=now))
+    return replace(
+        shown, stage="ended", status=verdict.status, transitions=closed, verdict=verdict
+    )

@@ -1,0 +1,59 @@
+"""What is done once nothing of a job runs any more: its metrics, and leaving nothing behind."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from stoker.host.platform.jobs.metrics import scan_metrics
+from stoker.host.platform.jobs.notes import say_once
+from stoker.host.platform.jobs.state import Metric
+from stoker.host.platform.jobs.surroundings import Surroundings
+from stoker.host.platform.request import TrainingRequest
+
+
+def note_metrics(around: Surroundings, request: TrainingRequest) -> tuple[Metric, ...]:
+    """The final metrics, from the stored log; what had to be given up is said there, once."""
+    events = [
+        (event.time_ms, event.text)
+        for host in request.hosts
+        for event in around.streams.read(request.name, host, 0)
+    ]
+    scan = scan_metrics(events, request.metric_definitions)
+    say_once(
+        around.streams,
+        request,
+        *(
+            f"metric {name!r} is given up: its regular expression takes too long; "
+            "fix: avoid nested repetition such as (a+)+"
+            for name in scan.given_up
+        ),
+    )
+    return scan.metrics
+
+
+def clear_attempt(around: Surroundings, request: TrainingRequest) -> None:
+    """Remove the runs and folders of earlier attempts: the next one begins on a fresh disk."""
+    for running in around.engine.list_running():
+        if running.job == request.name:
+            around.engine.remove(running.name)
+    job_dir = around.root.job_dir(request.name)
+    try:
+        _remove_folder(job_dir)
+    except PermissionError:  # a container wrote as root, and the server died before this
+        around.engine.take_ownership(job_dir, request.image)
+        _remove_folder(job_dir)
+    job_dir.mkdir(parents=True)
+
+
+def clear_job(around: Surroundings, request: TrainingRequest) -> None:
+    """Remove everything but the log and what was uploaded."""
+    clear_attempt(around, request)
+    around.engine.remove_network(request.name)
+    around.root.job_dir(request.name).rmdir()
+
+
+def _remove_folder(folder: Path) -> None:
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder)

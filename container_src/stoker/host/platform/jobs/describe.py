@@ -1,0 +1,89 @@
+"""A job as DescribeTrainingJob and ListTrainingJobs show it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stoker.host.platform.jobs.state import JobRecord, Transition
+from stoker.host.platform.root import ACCOUNT, REGION
+
+_ENDED = ("Completed", "Stopped", "Failed")
+_NOT_ECHOED = {"Tags", "TrainingJobName", "SessionChainingConfig"}
+
+
+def make_arn(name: str) -> str:
+    """A training job's ARN; the service writes the name in lower case."""
+    return f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-job/{name.lower()}"
+
+
+def describe(record: JobRecord) -> dict[str, Any]:
+    """DescribeTrainingJob's answer."""
+    echoed = {key: value for key, value in record.request.items() if key not in _NOT_ECHOED}
+    answer = {
+        "StoppingCondition": {},
+        **echoed,
+        **summarise(record),
+        "ModelArtifacts": {"S3ModelArtifacts": record.model_uri},
+        "SecondaryStatusTransitions": [_transition(each) for each in record.transitions],
+        **_times(record),
+    }
+    verdict = record.verdict
+    if record.status == "Failed" and verdict is not None:
+        answer["FailureReason"] = verdict.failure_reason
+    if record.metrics:
+        answer["FinalMetricDataList"] = [
+            {"MetricName": each.name, "Value": each.value, "Timestamp": each.timestamp}
+            for each in record.metrics
+        ]
+    return answer
+
+
+def summarise(record: JobRecord) -> dict[str, Any]:
+    """One entry of ListTrainingJobs' answer."""
+    summary: dict[str, Any] = {
+        "TrainingJobName": record.name,
+        "TrainingJobArn": make_arn(record.name),
+        "CreationTime": record.created,
+        "LastModifiedTime": record.modified,
+        "TrainingJobStatus": record.status,
+        "SecondaryStatus": record.secondary,
+    }
+    if record.training_ended is not None:
+        summary["TrainingEndTime"] = record.training_ended
+    return summary
+
+
+def gap_seconds(record: JobRecord) -> float:
+    """Time between interruptions and the training that followed: nobody pays for it."""
+    gaps = 0.0
+    for before, after in zip(record.attempts, record.attempts[1:], strict=False):
+        if before.ended is not None and before.began is not None:
+            until = after.began or record.training_ended or before.ended
+            gaps += until - before.ended
+    return gaps
+
+
+def _times(record: JobRecord) -> dict[str, Any]:
+    started, ended = record.training_started, record.training_ended
+    if started is None:
+        return {}
+    times: dict[str, Any] = {"TrainingStartTime": started}
+    if ended is not None and record.status in _ENDED:
+        times["TrainingTimeInSeconds"] = _whole_seconds(ended - started)
+        times["BillableTimeInSeconds"] = _whole_seconds(ended - started - gap_seconds(record))
+    return times
+
+
+def _whole_seconds(seconds: float) -> int:
+    return max(1, round(seconds))
+
+
+def _transition(each: Transition) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "Status": each.status,
+        "StartTime": each.start,
+        "StatusMessage": each.message,
+    }
+    if each.end is not None:
+        shown["EndTime"] = each.end
+    return shown

@@ -1,0 +1,133 @@
+"""What is known about one job.
+
+queued → starting → downloading → training → uploading → cleaning → ended
+             ↑                       ↓
+             └───── interrupted ←────┘
+
+A stage names what is done *next*. It is recorded before it is acted on, and acting on it twice
+does no harm: that is how a job survives a kill -9 of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Stage = Literal[
+    "queued",
+    "starting",
+    "downloading",
+    "training",
+    "interrupted",
+    "uploading",
+    "cleaning",
+    "ended",
+]
+Status = Literal["InProgress", "Stopping", "Completed", "Stopped", "Failed"]
+Cause = Literal["", "asked", "max_runtime", "max_wait", "interrupted", "host_failed"]
+"""Why an attempt was told to end; empty if it was not."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transition:
+    """One entry of SecondaryStatusTransitions."""
+
+    status: str
+    message: str
+    start: float
+    end: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostExit:
+    """How the container of one host ended."""
+
+    code: int
+    oom_killed: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """One run of all hosts; a spot job may have several."""
+
+    number: int
+
+    began: float | None = None
+    """When training began; None until then."""
+
+    ended: float | None = None
+
+    launched: bool = False
+    """All containers were started: one that is missing from now on is lost, not late."""
+
+    lines_before: Mapping[str, int] = field(default_factory=dict)
+    """Host → lines in its log stream when the attempt began."""
+
+    mounts: Mapping[str, list[list[Any]]] = field(default_factory=dict)
+    """Host → [source, target, read_only] of every mount, known when the input is there."""
+
+    cause: Cause = ""
+
+    signalled: float | None = None
+    """When the hosts got their signal; the grace time counts from here."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """How the job ends, known before the upload begins."""
+
+    status: Status
+    secondary: str
+    message: str
+    failure_reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    """One entry of FinalMetricDataList."""
+
+    name: str
+    value: float
+    timestamp: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRecord:
+    """Everything the store keeps about a job."""
+
+    name: str
+    request: Mapping[str, Any]
+    """CreateTrainingJob's parameters, validated, without the tags."""
+
+    created: float
+    modified: float
+    stage: Stage = "queued"
+    status: Status = "InProgress"
+    transitions: tuple[Transition, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    stop_asked: bool = False
+    retries: int = 0
+    """Attempts begun anew after a fault of the platform's own (RetryStrategy)."""
+
+    verdict: Verdict | None = None
+    training_ended: float | None = None
+    model_uri: str = ""
+    metrics: tuple[Metric, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def secondary(self) -> str:
+        """The newest secondary status."""
+        return self.transitions[-1].status
+
+    @property
+    def attempt(self) -> Attempt:
+        """The newest attempt."""
+        return self.attempts[-1]
+
+    @property
+    def training_started(self) -> float | None:
+        """When the first attempt began to train."""
+        return self.attempts[0].began if self.attempts else None

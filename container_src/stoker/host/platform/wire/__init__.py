@@ -1,0 +1,1 @@
+"""HTTP and the AWS protocols on loopback; knows nothing of jobs."""

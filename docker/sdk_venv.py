@@ -1,0 +1,100 @@
+"""Make the environments of SageMaker's two SDKs: `python docker/sdk_venv.py [v2] [v3] [--lock]`.
+
+The host needs neither; tests and benchmarks run stock SDK code as a user has it, in `.venv-sdk-v2`
+and `.venv-sdk-v3`. They are two because the SDKs exclude each other. Safe to run any number of
+times: an environment is made anew only when its lock has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from lock import make_command
+
+from stoker.host.pip_settings import PipSettings, read_pip_settings
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+LOCKS = REPOSITORY / "tests/data/sdks"
+NAMES = ("v2", "v3")
+_HEADER = "# Made by `python docker/sdk_venv.py --lock` from {name}.in; do not edit.\n"
+_TIMEOUT_SECONDS = 1800
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Make both, or those named."""
+    parser = argparse.ArgumentParser(description="Make .venv-sdk-v2 and .venv-sdk-v3.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {' '.join(NAMES)}")
+    parser.add_argument("--lock", action="store_true", help="renew the hash locks instead")
+    args = parser.parse_args(argv)
+    if unknown := sorted(set(args.names) - set(NAMES)):
+        parser.error(f"no such SDK: {', '.join(unknown)}; there are: {', '.join(NAMES)}")
+    uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
+    if uv is None:
+        print("sdk_venv: uv is not installed\n  fix: pip install uv", file=sys.stderr)
+        return 3
+    settings = read_pip_settings()
+    for name in args.names or NAMES:
+        done = make_lock(uv, name, settings) if args.lock else make_venv(uv, name, settings)
+        if not done:
+            print(f"sdk_venv: {name} could not be made, see above", file=sys.stderr)
+            return 3
+    return 0
+
+
+def make_lock(uv: str, name: str, settings: PipSettings) -> bool:
+    """Resolve tests/data/sdks/NAME.in for the image's Python and platform."""
+    command = make_command(uv, name, settings=settings, upgrade=True)
+    if not _run(command, cwd=LOCKS):
+        return False
+    lock = LOCKS / f"{name}.lock"
+    lock.write_text(_HEADER.format(name=name) + lock.read_text())
+    return True
+
+
+def make_venv(uv: str, name: str, settings: PipSettings) -> bool:
+    """Install a lock, by its hashes; nothing to do where that was done before."""
+    venv = REPOSITORY / f".venv-sdk-{name}"
+    lock = LOCKS / f"{name}.lock"
+    stamp_file = venv / "stamp"
+    stamp = f"{sys.version} {hashlib.sha256(lock.read_bytes()).hexdigest()}"
+    if stamp_file.is_file() and stamp_file.read_text() == stamp:
+        return True
+    print(f"setting up {venv.name} (a minute or two)", flush=True)
+    install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python")]
+    install += ["--require-hashes", "-r", str(lock), "--index-strategy", "unsafe-best-match"]
+    install += ["--system-certs", *_sources(settings)]
+    # Compiled now: else the first import takes ten times as long, in a test that is being timed.
+    install += ["--compile-bytecode"]
+    made = _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(venv)])
+    if not (made and _run(install)):
+        return False
+    stamp_file.write_text(stamp)  # last: half an environment is made anew
+    return True
+
+
+def _sources(settings: PipSettings) -> list[str]:
+    """Where pip on this machine looks, in uv's words."""
+    words = ["--default-index", settings.options["index-url"]] if _has_index(settings) else []
+    for url in settings.indexes:
+        words += ["--index", url]
+    for source in (*settings.links, *map(str, settings.folders)):
+        words += ["--find-links", source]
+    return words
+
+
+def _has_index(settings: PipSettings) -> bool:
+    return bool(settings.options.get("index-url"))
+
+
+def _run(command: list[str], cwd: Path = REPOSITORY) -> bool:
+    done = subprocess.run(command, cwd=cwd, timeout=_TIMEOUT_SECONDS, check=False)
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

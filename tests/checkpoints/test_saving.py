@@ -1,0 +1,286 @@
+"""Saving in the background: what is copied when, what goes wrong, and where it is said."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+import stoker
+from stoker.checkpoints.snapshot import Snapshot
+from stoker.checkpoints.staging import Staging
+from stoker.checkpoints.store import Store
+from stoker.errors import CheckpointFailed, CheckpointMismatch
+
+
+@pytest.fixture
+def job(tmp_path):
+    return stoker.job(root=tmp_path, environ={})
+
+
+@pytest.fixture(autouse=True)
+def _random_states_stay_with_the_test():
+    yield
+    torch.manual_seed(0), random.seed(0), np.random.seed(0)
+
+
+def make_parts(width=8):
+    model = nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width))
+    return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+
+def train_one_step(model, optimizer):
+    loss = model(torch.randn(4, model[0].in_features)).square().sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def test_the_file_is_plain_safetensors(job):
+    model, optimizer = make_parts()
+    with stoker.checkpoints(job, model=model, optimizer=optimizer) as ckpt:
+        train_one_step(model, optimizer)
+        ckpt.advance()
+    newest = Store(job.checkpoint_dir).newest()
+    tensors = load_file(f"{newest.path}/rank00000.safetensors")
+    assert torch.equal(tensors["model.0.weight"], model[0].weight)
+    moment = optimizer.state[model[0].weight]["exp_avg"]
+    assert torch.equal(tensors["optimizer.state.0.exp_avg"], moment)
+
+
+def test_what_is_saved_is_the_state_at_the_save_though_training_goes_on(job):
+    model, optimizer = make_parts(width=256)
+    with stoker.checkpoints(job, model=model, optimizer=optimizer) as ckpt:
+        train_one_step(model, optimizer)
+        ckpt.advance()
+        ckpt.save()
+        saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        for _ in range(5):  # forward changes the statistics at once, step() the weights
+            train_one_step(model, optimizer)
+        ckpt.flush()
+        newest = ckpt.store.newest()
+    tensors = load_file(f"{newest.path}/rank00000.safetensors")
+    for name, tensor in saved.items():
+        assert torch.equal(tensors[f"model.{name}"], tensor), name
+
+
+def test_an_optimizer_step_waits_for_the_copy(job):
+    model, optimizer = make_parts()
+    train_one_step(model, optimizer)
+    settled = {parameter.data_ptr() for parameter in model.parameters()}
+    state = {"model": model.state_dict()}
+    snapshot = Snapshot(state, {}, settled=settled, is_leader=True)
+    waited = threading.Thread(target=snapshot.wait)
+    waited.start()
+    assert waited.is_alive()
+    staging = Staging()
+    staging.reserve(snapshot.layout.size_bytes)
+    snapshot.copy_early(staging)
+    assert waited.is_alive()
+    snapshot.copy_late(staging, lambda _: None)
+    waited.join(timeout=60)
+    assert not waited.is_alive()
+
+
+def test_a_parameter_changed_outside_a_step_while_it_is_copied_is_found_out():
+    model, _ = make_parts()
+    settled = {parameter.data_ptr() for parameter in model.parameters()}
+    snapshot = Snapshot({"model": model.state_dict()}, {}, settled=settled, is_leader=True)
+    staging = Staging()
+    staging.reserve(snapshot.layout.size_bytes)
+    with torch.no_grad():
+        model[0].weight.clamp_(-1, 1)
+    with pytest.raises(CheckpointFailed, match=r"model\.0\.weight was changed outside"):
+        snapshot.copy_late(staging, lambda _: None)
+
+
+def test_the_memory_is_used_again(job):
+    model, optimizer = make_parts()
+    with stoker.checkpoints(job, model=model, optimizer=optimizer) as ckpt:
+        staging = ckpt._recorder._saver.staging
+        addresses = set()
+        for _ in range(4):
+            train_one_step(model, optimizer)
+            ckpt.advance()
+            ckpt.save()
+            ckpt.flush()
+            addresses.add(np.asarray(staging.memory(1)).ctypes.data)
+    assert len(addresses) == 1
+
+
+def test_all_kinds_of_state_come_back(job):
+    kept = {
+        "numbers": [1, -2.5, float("inf"), 10**30, True, None],
+        "texts": ("a", "ü", b"\0bytes"),
+        3: {"nested": {1, 2}},
+        "array": np.arange(3, dtype=np.int16),
+        "scalar": np.float64(0.1),
+        "complex": torch.tensor([1 + 2j]),
+        "half": torch.ones(2, dtype=torch.bfloat16),
+        "empty": torch.empty(0, 3),
+        "zero": torch.tensor(7),
+        "sparse": torch.eye(2).to_sparse(),
+        "channels_last": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    }
+    with stoker.checkpoints(job, kept=dict(kept)) as ckpt:
+        ckpt.advance()
+    found: dict[object, object] = {}
+    with stoker.checkpoints(job, kept=found):
+        pass
+    assert found.keys() == kept.keys()
+    for key in ("numbers", "texts", 3, "scalar"):
+        assert found[key] == kept[key], key
+    for key in ("complex", "half", "empty", "zero", "channels_last"):
+        assert torch.equal(found[key], kept[key]), key
+    assert found["channels_last"].stride() == kept["channels_last"].stride()
+    assert torch.equal(found["sparse"].to_dense(), torch.eye(2))
+    assert (found["array"] == kept["array"]).all()
+    assert found["array"].dtype == np.int16
+
+
+def test_what_cannot_be_loaded_safely_is_refused_when_it_is_saved(job):
+    with (
+        pytest.raises(CheckpointFailed, match=r"kept\.what holds a Thread"),
+        stoker.checkpoints(job, kept={"what": threading.Thread()}) as ckpt,
+    ):
+        ckpt.save()
+
+
+def test_tied_weights_are_stored_once(job):
+    model = nn.Sequential(nn.Linear(64, 64, bias=False), nn.Linear(64, 64, bias=False))
+    model[1].weight = model[0].weight
+    with stoker.checkpoints(job, model=model) as ckpt:
+        ckpt.advance()
+    (saved,) = Store(job.checkpoint_dir).read_all()
+    tensors = load_file(f"{saved.path}/rank00000.safetensors")
+    assert [name for name in tensors if name.startswith("model")] == ["model.0.weight"]
+    with torch.no_grad():
+        model[0].weight.zero_()
+    with stoker.checkpoints(job, model=model):
+        assert model[1].weight.abs().sum() > 0
+
+
+def test_other_hyperparameters_are_warned_about_or_refused(job, capsys):
+    with stoker.checkpoints(job, config={"lr": 0.1, "api_key": "hush-hush-1"}, a={}) as ckpt:
+        ckpt.advance()
+    changed = {"lr": 0.2, "api_key": "hush-hush-2"}
+    with stoker.checkpoints(job, config=changed, a={}):
+        pass
+    said = capsys.readouterr().err
+    assert "lr: 0.1 → 0.2" in said
+    assert "api_key" in said
+    assert "hush" not in said
+    with (
+        pytest.raises(CheckpointMismatch, match=r"lr: 0\.1 → 0\.2"),
+        stoker.checkpoints(job, config=changed, if_changed="refuse", a={}),
+    ):
+        pass
+
+
+def test_another_model_is_a_mismatch_with_a_fix(job):
+    with stoker.checkpoints(job, model=nn.Linear(2, 2)) as ckpt:
+        ckpt.advance()
+    with (
+        pytest.raises(CheckpointMismatch, match=r"does not fit model: (.|\n)*size mismatch"),
+        stoker.checkpoints(job, model=nn.Linear(3, 3)),
+    ):
+        pass
+
+
+def test_the_best_is_kept_beside_the_newest(job):
+    model, _ = make_parts()
+    with stoker.checkpoints(job, model=model, keep=1) as ckpt:
+        for accuracy in (0.1, 0.9, 0.5, 0.6):
+            ckpt.advance()
+            assert ckpt.best(accuracy) == (accuracy in (0.1, 0.9))
+            ckpt.save()
+    store = Store(job.checkpoint_dir)
+    assert store.best().manifest.metric.value == 0.9
+    assert [c.step for c in store.read_all()] == [2, 4]
+    with stoker.checkpoints(job, model=model) as ckpt:
+        assert not ckpt.best(0.8)  # it remembers
+
+
+def test_a_full_disk_surfaces_at_the_next_call(tmp_path):
+    """A file size limit stands for the full disk: the same error from the same call."""
+    code = f"""
+import errno, resource, signal, torch, stoker
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+job = stoker.job(root={str(tmp_path)!r})
+model = torch.nn.Linear(600, 600)
+with stoker.checkpoints(job, model=model) as ckpt:
+    ckpt.advance(); ckpt.save(); ckpt.flush()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (96 * 1024, resource.RLIM_INFINITY))
+    ckpt.advance(); ckpt.save()
+    try:
+        ckpt.flush()
+    except stoker.StokerError as error:
+        print(error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "the checkpoint of step 2 could not be written: rank 0: File too large" in ended.stdout
+    assert "fix: " in ended.stdout
+    store = Store(tmp_path / "checkpoints")
+    assert store.newest().step == 1  # the one before is as it was
+    assert not [name for name in os.listdir(store.folder) if "ignore" in name]
+
+
+def test_a_folder_that_cannot_be_written_is_said_at_the_start(job, tmp_path):
+    (tmp_path / "checkpoints").write_text("a file where the folder should be")
+    with (
+        pytest.raises(CheckpointFailed, match="no checkpoint can be written to"),
+        stoker.checkpoints(job, a={}),
+    ):
+        pass
+
+
+def test_two_writers_in_one_folder_lose_nothing(job):
+    first, second = {"who": "first"}, {"who": "second"}
+    with (
+        stoker.checkpoints(job, keep=9, kept=first) as one,
+        stoker.checkpoints(job, keep=9, kept=second) as two,
+    ):
+        for _ in range(3):
+            one.advance(), two.advance()
+            one.save(), two.save()
+    everything = Store(job.checkpoint_dir).read_all()
+    assert len(everything) == 6
+    assert not [c for c in everything if c.problem]
+
+
+def test_an_error_of_the_script_is_its_own_and_saves_nothing(job):
+    def fail():
+        with stoker.checkpoints(job, a={}) as ckpt:
+            ckpt.advance()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert Store(job.checkpoint_dir).read_all() == []
+
+
+def test_a_second_loop_over_batches_is_a_mistake_that_is_named(job):
+    def loop_twice():
+        with stoker.checkpoints(job, a={}) as ckpt:
+            for _ in ckpt.range(1):
+                list(ckpt.batches([1, 2]))
+                list(ckpt.batches([3]))
+
+    with pytest.raises(CheckpointFailed, match="a second time in epoch 0"):
+        loop_twice()
+
+
+def test_a_thing_without_state_is_refused(job):
+    with pytest.raises(CheckpointFailed, match="model is a int"):
+        stoker.checkpoints(job, model=3)

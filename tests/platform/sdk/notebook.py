@@ -1,0 +1,16 @@
+"""A notebook's first cell: notebook.py ROOT."""
+
+import json
+import sys
+
+import boto3
+
+import stoker.host
+
+local = stoker.host.session(sys.argv[1])
+session = local.sagemaker_session()
+uploaded = session.upload_data(__file__, bucket=session.default_bucket(), key_prefix="notebook")
+# Plain boto3 reaches the platform, too.
+listed = boto3.client("s3").list_objects_v2(Bucket=local.bucket, Prefix="notebook/")
+result = {"uploaded": uploaded, "keys": [entry["Key"] for entry in listed["Contents"]]}
+print(json.dumps({**result, "bucket": session.default_bucket(), "engine": local.engine}))

@@ -1,0 +1,3 @@
+"""A user's script with a mistake."""
+
+raise ValueError("the fire is out")

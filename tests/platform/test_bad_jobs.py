@@ -1,0 +1,214 @@
+"""Faults around a job: nothing hangs, nothing is left, and the reason says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.platform.local_server import DEFAULT_BUCKET, channel, statuses, wait_until
+
+WAITS = """
+    import pathlib, time
+    print("started", flush=True)
+    while not pathlib.Path({go!r}).exists():
+        time.sleep(0.02)
+"""
+MB = 1024 * 1024
+
+
+def find_container(job):
+    listed = ["docker", "ps", "-q", "--filter", f"name={job}-algo-1-1"]
+    return subprocess.check_output(listed, text=True).strip()
+
+
+def test_input_that_vanishes_is_the_clients_error(make_server, tmp_path):
+    hold = tmp_path / "hold"
+    hold.touch()
+    server = make_server().start(STOKER_HOLD=f"job/downloading={hold}")
+    data = server.put("data/a.txt", "rows").removesuffix("a.txt")
+    server.submit("job", InputDataConfig=[channel("train", data)])
+    wait_until((tmp_path / "hold.reached").exists, "it is about to download")
+    server.boto("s3").delete_object(Bucket=DEFAULT_BUCKET, Key="data/a.txt")
+    hold.unlink()
+    job = server.wait("job")
+    assert job["TrainingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith("ClientError: ")
+    assert "data" in job["FailureReason"]
+    assert "fix: " in job["FailureReason"]
+    assert statuses(job) == ["Starting", "Downloading", "Failed"]
+    assert server.leftovers() == []
+
+
+def test_an_output_bucket_that_vanishes_is_the_clients_error(make_server, tmp_path):
+    hold = tmp_path / "hold"
+    hold.touch()
+    server = make_server().start(STOKER_HOLD=f"job/uploading={hold}")
+    server.boto("s3").create_bucket(Bucket="mine")
+    server.submit("job", OutputDataConfig={"S3OutputPath": "s3://mine/out"})
+    wait_until((tmp_path / "hold.reached").exists, "it is about to upload")
+    shutil.rmtree(server.root.s3_dir / "mine")
+    hold.unlink()
+    job = server.wait("job")
+    assert job["FailureReason"].startswith("ClientError: ")
+    assert "s3://mine/out/job/output/model.tar.gz" in job["FailureReason"]
+    assert server.leftovers() == []
+
+
+def test_a_full_disk_fails_the_job_and_not_the_server(make_server):
+    """No file may grow beyond a limit: what the model's archive meets on a full disk."""
+    server = make_server().start()
+    limit = 8 * MB
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+    script = f"""
+    import os, pathlib
+    model = pathlib.Path(os.environ["SM_MODEL_DIR"])
+    for number in range(2):
+        (model / str(number)).write_bytes(os.urandom({limit} * 3 // 4))
+    """
+    server.submit("large", script)
+    job = server.wait("large")
+    assert job["TrainingJobStatus"] == "Failed", job
+    assert "model" in job["FailureReason"]
+    assert "fix: " in job["FailureReason"]
+    server.submit("small")
+    assert server.wait("small")["TrainingJobStatus"] == "Completed"
+    assert server.leftovers() == []
+
+
+def test_a_second_server_on_the_same_root_ends_at_once(server):
+    ended = subprocess.run(
+        server.command(), env=server.environ(), capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 2
+    assert str(server.process.pid) in ended.stderr
+    assert server.endpoint in ended.stderr
+    server.submit("job")
+    assert server.wait("job")["TrainingJobStatus"] == "Completed"
+
+
+def test_a_flood_is_refused_at_a_limit_and_the_jobs_before_it_live(make_server, tmp_path):
+    server = make_server(slots=1).start()
+    go = tmp_path / "go"
+    server.submit("busy", WAITS.format(go=str(go)))
+    server.wait_for_line("busy", "started")
+    request = server.request("flood")
+    client = server.boto("sagemaker")
+
+    def create(number):
+        try:
+            client.create_training_job(**{**request, "TrainingJobName": f"flood-{number}"})
+        except ClientError as error:
+            return error.response["Error"]["Code"]
+        return "taken"
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(create, range(230)))
+    assert set(answers) == {"taken", "ResourceLimitExceeded"}
+    assert answers.count("taken") >= 199
+    taken = [f"flood-{number}" for number, answer in enumerate(answers) if answer == "taken"]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda name: client.stop_training_job(TrainingJobName=name), taken))
+    for name in taken:
+        assert server.wait(name)["TrainingJobStatus"] == "Stopped"
+    go.touch()
+    assert server.wait("busy")["TrainingJobStatus"] == "Completed"
+
+
+def test_a_loud_job_loses_no_line(server):
+    server.submit("loud", "for i in range(50_000): print('line', i)\nprint('x' * 600_000)")
+    job = server.wait("loud")
+    assert job["TrainingJobStatus"] == "Completed"
+    lines = server.log("loud")
+    said = [line for line in lines if line.startswith("line ")]
+    assert said == [f"line {i}" for i in range(50_000)]
+    assert sum(line.count("x") for line in lines if line.startswith("xxx")) == 600_000
+
+
+def test_a_run_that_is_lost_is_our_fault_and_tried_again_if_allowed(server, tmp_path):
+    go = tmp_path / "go"
+    script = WAITS.format(go=str(go))
+    server.submit("fails", script)
+    server.submit("retried", script, RetryStrategy={"MaximumRetryAttempts": 1})
+    for name in ("fails", "retried"):
+        server.wait_for_line(name, "started")
+        keeper = server.root.folder / f"processes/{name}-algo-1-1/keeper.json"
+        os.kill(json.loads(keeper.read_text())["pid"], signal.SIGKILL)
+    go.touch()
+    reason = server.wait("fails")["FailureReason"]
+    assert reason.startswith("InternalServerError: ")
+    assert "fix: " in reason
+    job = server.wait("retried")
+    assert job["TrainingJobStatus"] == "Completed"
+    assert statuses(job).count("Training") == 2
+    assert server.leftovers() == []
+
+
+@pytest.mark.docker
+def test_a_container_that_vanishes_is_our_fault(make_server):
+    server = make_server("docker").start()
+    server.submit("gone", WAITS.format(go="/nothing"))
+    server.wait_for_line("gone", "started")
+    subprocess.run(["docker", "rm", "-f", find_container("gone")], check=True, capture_output=True)
+    job = server.wait("gone")
+    assert job["FailureReason"].startswith("InternalServerError: ")
+    assert server.leftovers() == []
+
+
+@pytest.mark.docker
+def test_a_container_out_of_memory_is_told_from_other_failures(make_server):
+    server = make_server("docker").start()
+    script = """
+    import os, pathlib, time
+    print("started", flush=True)
+    while not pathlib.Path("/opt/ml/output/data/go").exists():
+        time.sleep(0.05)
+    hoard = [bytearray(os.urandom(1024 * 1024)) for _ in range(400)]
+    """
+    server.submit("oom", script)
+    server.wait_for_line("oom", "started")
+    update = ["docker", "update", "--memory", "64m", "--memory-swap", "64m"]
+    subprocess.run([*update, find_container("oom")], check=True, capture_output=True)
+    (server.root.host_dir("oom", "algo-1") / "output/data/go").touch()
+    job = server.wait("oom")
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "out of memory" in job["FailureReason"].lower()
+    assert server.leftovers() == []
+
+
+def test_a_failure_file_that_is_a_link_leaks_nothing(server, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("not for the job's eyes")
+    script = f"""
+    import os, pathlib
+    failure = pathlib.Path(os.environ["SM_OUTPUT_DIR"]) / "failure"
+    failure.symlink_to({str(secret)!r})
+    os._exit(3)
+    """
+    server.submit("link", script)
+    job = server.wait("link")
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "not for the job's eyes" not in job["FailureReason"]
+
+
+def test_a_pipe_that_breaks_ends_the_job_at_once(server):
+    """Else the script would wait for its next FIFO until MaxRuntime."""
+    rows = server.put("pipe/a.txt", "rows")
+    script = """
+    import os, time
+    os.unlink(os.environ["SM_CHANNEL_TRAIN"] + "_0")
+    time.sleep(600)
+    """
+    piped = channel("train", rows.removesuffix("a.txt"), InputMode="Pipe")
+    server.submit("piped", script, InputDataConfig=[piped])
+    job = server.wait("piped")
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "the pipe of channel 'train'" in job["FailureReason"]
+    assert server.leftovers() == []

@@ -1,0 +1,47 @@
+"""Small parts of a job's life: lines out of bytes, places in the queue."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+from stoker.host.platform.jobs.log_pump import LINE_BYTES, LineSplitter
+from stoker.host.platform.jobs.slots import Slots
+
+
+def split(chunks):
+    splitter = LineSplitter()
+    lines = []
+    for chunk in chunks:
+        lines += splitter.feed(chunk)
+    return lines + splitter.end()
+
+
+def test_lines_do_not_depend_on_how_the_bytes_come():
+    """That is what lets a restarted server leave out the lines it finds stored."""
+    content = b"one\n\ntwo\r\n\xff\xfe\n" + "é".encode() * LINE_BYTES + b"\nlast\r50%\r100%"
+    whole = split([content])
+    assert whole[:4] == ["one", "", "two", "��"]
+    assert whole[-1] == "last\r50%\r100%"
+    assert "".join(whole[4:-1]) == "é" * LINE_BYTES
+    assert all(len(line.encode()) <= LINE_BYTES for line in whole)
+    choice = random.Random(1)
+    for _ in range(20):
+        cuts = sorted(choice.choices(range(len(content)), k=50))
+        chunks = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
+        assert split(chunks) == whole
+
+
+def test_places_are_given_in_order_and_kept_over_a_restart():
+    slots = Slots(1)
+    slots.adopt("ran before")
+    wakes = {name: threading.Event() for name in ("first", "second", "third")}
+    assert [slots.ask(name, wake) for name, wake in wakes.items()] == [False] * 3
+    slots.leave("second")
+    slots.leave("ran before")
+    assert wakes["first"].is_set()
+    assert slots.ask("first", wakes["first"])
+    assert not slots.ask("third", wakes["third"])
+    slots.leave("first")
+    assert slots.ask("third", wakes["third"])
+    assert not wakes["second"].is_set()

@@ -1,0 +1,109 @@
+"""The wire alone, served for real on loopback: no jobs, no engine."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from urllib.request import Request, urlopen
+
+import boto3
+from aiohttp import web
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.credentials import Credentials as BotoCredentials
+
+from stoker.host.platform.root import REGION, Credentials
+from stoker.host.platform.wire.app import make_app
+
+KEYS = Credentials(access_key="STOKERTESTKEY", secret_key="secret-of-the-tests")
+DEADLINE_SECONDS = 60
+
+
+class Operations:
+    """Remembers what arrived and answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, dict[str, Any]]] = []
+        self.answer: Callable[[], dict[str, Any]] = dict
+
+    def call(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append((service, operation, params))
+        return self.answer()
+
+
+class WireServer:
+    def __init__(self, endpoint: str, operations: Operations, keys: Credentials) -> None:
+        self.endpoint = endpoint
+        self.operations = operations
+        self.keys = keys
+
+    def boto(self, service: str, *, keys: Credentials | None = None, **config: Any) -> Any:
+        keys = keys or self.keys
+        config.setdefault("retries", {"total_max_attempts": 1})
+        return _session().client(
+            service,
+            endpoint_url=self.endpoint,
+            region_name=REGION,
+            aws_access_key_id=keys.access_key,
+            aws_secret_access_key=keys.secret_key,
+            config=Config(proxies={}, read_timeout=DEADLINE_SECONDS, **config),
+        )
+
+    def signed(self, service: str, body: bytes, **headers: str) -> Request:
+        """A request as botocore signs it, but with any body."""
+        request = AWSRequest("POST", f"{self.endpoint}/", headers=headers, data=body)
+        keys = BotoCredentials(self.keys.access_key, self.keys.secret_key)
+        SigV4Auth(keys, service, REGION).add_auth(request)
+        return Request(f"{self.endpoint}/", data=body, headers=dict(request.headers.items()))
+
+    def send(self, request: Request) -> bytes:
+        with urlopen(request, timeout=DEADLINE_SECONDS) as answer:
+            return answer.read()
+
+
+@cache
+def _session() -> Any:
+    return boto3.session.Session()  # one for all: it keeps the service models it has read
+
+
+async def _all_closed(loop: Any) -> None:
+    """Wait for connections that close only when the other side takes or drops what was sent."""
+    deadline = loop.time() + DEADLINE_SECONDS
+    only_the_loops_own = 1
+    while len(loop._selector.get_map()) > only_the_loops_own:
+        assert loop.time() < deadline, "a connection does not close"
+        await asyncio.sleep(0.02)
+
+
+@contextmanager
+def running_wire(s3_address: str, keys: Credentials = KEYS) -> Iterator[WireServer]:
+    operations = Operations()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def run(work):
+        return asyncio.run_coroutine_threadsafe(work, loop).result(DEADLINE_SECONDS)
+
+    async def begin() -> tuple[web.AppRunner, int]:
+        app = make_app(credentials=keys, operations=operations, s3_address=s3_address)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        return runner, runner.addresses[0][1]
+
+    runner, port = run(begin())
+    try:
+        yield WireServer(f"http://127.0.0.1:{port}", operations, keys)
+    finally:
+        run(runner.cleanup())
+        run(_all_closed(loop))
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(DEADLINE_SECONDS)
+        loop.close()
