@@ -65,7 +65,8 @@ class Log:
         if self._events is None:
             self._open()
         whole = step if type(step) is int else _as_int(step)
-        kept = {name: keep_number(value) for name, value in metrics.items()}
+        # Most are floats, which need no call.
+        kept = {n: v if type(v) is float else keep_number(v) for n, v in metrics.items()}
         self._backlog.add((time.time(), whole, kept))
 
     def flush(self, timeout_seconds: float = 60.0) -> None:
@@ -93,10 +94,11 @@ class Log:
         points = [(at, step, _as_floats(metrics)) for at, step, metrics in entries]
         if not points:
             return self._lines.put(None, urgent=urgent)
-        if self._is_reporter:
-            _print("".join(make_line(step, metrics) for _, step, metrics in points))
-        owes = self._lines.put(b"".join(make_json_line(*p) for p in points), urgent=urgent)
         self._send(points)
+        owes = self._lines.put(b"".join(make_json_line(*p) for p in points), urgent=urgent)
+        if self._is_reporter:
+            # Last: a log reader that has stopped reading holds this thread here.
+            _print("".join(make_line(step, metrics) for _, step, metrics in points))
         return owes
 
     def _send(self, points: list[tuple[float, int, dict[str, float]]]) -> None:
