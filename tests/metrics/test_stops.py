@@ -106,7 +106,7 @@ def test_an_exception_flushes_too(scripts):
     assert scalars(scripts.tensorboard, "loss") == [(3, 0.5)]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_children_of_multiprocessing_write_files_of_their_own(scripts, method):
     scripts.run(f"""
         import multiprocessing

@@ -83,7 +83,8 @@ class EventStream:
                 messages.append(item)
             else:
                 messages += self._encode(*item)
-        return self._outlet.put(b"".join(map(make_record, filter(None, messages))), urgent=urgent)
+        records = b"".join(map(make_record, filter(None, messages)))
+        return self._outlet.put(records if items else None, urgent=urgent)
 
     def _encode(self, wall_time: float, step: int, tag: str, value: SupportsFloat) -> list[bytes]:
         if step not in _STEPS:

@@ -60,51 +60,62 @@ class Log:
         Raises:
             TypeError: a value is not one number.
         """
-        if self._is_reporter or all_ranks:
-            whole = step if type(step) is int else _as_int(step)
-            kept = {name: keep_number(value) for name, value in metrics.items()}
-            self._backlog.add((time.time(), whole, kept))
+        if not self._is_reporter and not all_ranks:
+            return
+        if self._events is None:
+            self._open()
+        whole = step if type(step) is int else _as_int(step)
+        # Most are floats, which need no call.
+        kept = {n: v if type(v) is float else keep_number(v) for n, v in metrics.items()}
+        self._backlog.add((time.time(), whole, kept))
 
     def flush(self, timeout_seconds: float = 60.0) -> None:
         """Waits until everything that was logged is on file and sent."""
         self._backlog.flush(timeout_seconds)
-        if self._events:
+        if self._events is not None:
             self._events.stream.flush(timeout_seconds)
-        if self._trial:
+        if self._trial is not None:
             self._trial.flush(timeout_seconds)
 
     def forget(self) -> None:
         """In a forked child: what was logged is the parent's."""
         self._lines.forget()
         self._backlog.forget()
-        if self._trial:
-            self._trial.forget()
-
-    def _write(self, entries: list[Entry], urgent: bool) -> bool:
-        points = [(at, step, _as_floats(metrics)) for at, step, metrics in entries]
-        for at, step, metrics in points:
-            self._send(at, step, metrics)
-        if self._is_reporter:
-            _print("".join(make_line(step, metrics) for _, step, metrics in points))
-        lines = b"".join(make_json_line(*point) for point in points)
-        return self._lines.put(lines, urgent=urgent)
-
-    def _send(self, at: float, step: int, metrics: Mapping[str, float]) -> None:
-        if self._events is None:
-            self._open()
-            assert self._events is not None  # noqa: S101 - for the type checker
-        for name, value in metrics.items():
-            self._events.stream.add_scalar((at, step, name, value))
         if self._trial is not None:
-            self._trial.add((at, step, metrics))
+            self._trial.forget()
 
     def _open(self) -> None:
         self._events = open_run(self._job)
-        if self._job.arn and self._is_reporter:
-            # boto3 costs a third of a second, and on a laptop there is nothing to send to.
+        if self._job.arn:
+            # boto3 needs it, and it can no longer be imported at the end of a short script.
+            import concurrent.futures.thread  # noqa: F401
+
+    def _write(self, entries: list[Entry], urgent: bool) -> bool:
+        points = [(at, step, _as_floats(metrics)) for at, step, metrics in entries]
+        if not points:
+            return self._lines.put(None, urgent=urgent)
+        self._send(points)
+        owes = self._lines.put(b"".join(make_json_line(*p) for p in points), urgent=urgent)
+        if self._is_reporter:
+            # Last: a log reader that has stopped reading holds this thread here.
+            _print("".join(make_line(step, metrics) for _, step, metrics in points))
+        return owes
+
+    def _send(self, points: list[tuple[float, int, dict[str, float]]]) -> None:
+        if self._events is not None:
+            add = self._events.stream.add_scalar
+            for at, step, metrics in points:
+                for name, value in metrics.items():
+                    add((at, step, name, value))
+        if not self._job.arn or not self._is_reporter:
+            return
+        if self._trial is None:
+            # boto3 costs a third of a second, and outside SageMaker there is nobody to send to.
             from stoker.metrics.sagemaker import TrialMetrics
 
             self._trial = TrialMetrics(self._job)
+        for point in points:
+            self._trial.add(point)
 
 
 def _as_int(step: SupportsInt) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import SupportsFloat
 
@@ -16,14 +17,15 @@ def keep_number(value: SupportsFloat) -> SupportsFloat:
     Raises:
         TypeError: it is not one number.
     """
-    kind = type(value)
-    if kind is float or kind is int:
+    if type(value) is float:
         return value
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _keep_tensor(value)
     try:
         return float(value.item() if hasattr(value, "item") else value)
+    except OverflowError:  # an int that no float can hold
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator] # ints have an order
     except (TypeError, ValueError):
         raise TypeError(
             f"{value!r:.80} is not one number: log a float, or a tensor with one element"

@@ -24,18 +24,16 @@ class Outlet:
         self._has_failed = self._has_lost = False
         self._kept = b""
 
-    def put(self, records: bytes, *, urgent: bool) -> bool:
+    def put(self, records: bytes | None, *, urgent: bool) -> bool:
         """Writes whole records after those kept; returns whether there is something left to do.
 
         Args:
-            records: may be none, to try again.
+            records: none to try again; empty ones open the sink.
             urgent: somebody waits: now is the time for what usually is done now and then.
         """
-        if len(self._kept) + len(records) <= _MOST_KEPT_BYTES or not self._kept:
-            self._kept += records
-        elif records and not self._has_lost:
-            self._has_lost = True
-            _LOG.warning("%s still cannot be written: what is logged now is lost", self._name)
+        if records is None and not self._kept and self._sink is None:
+            return False
+        self._keep(records or b"")
         if self._retry_at and not urgent and time.monotonic() < self._retry_at:
             return True
         try:
@@ -55,6 +53,13 @@ class Outlet:
         """In a forked child: the sink and what was kept for it are the parent's."""
         self.close()
         self._kept, self._retry_at = b"", 0.0
+
+    def _keep(self, records: bytes) -> None:
+        if len(self._kept) + len(records) <= _MOST_KEPT_BYTES or not self._kept:
+            self._kept += records
+        elif not self._has_lost:
+            self._has_lost = True
+            _LOG.warning("%s still cannot be written: what is logged now is lost", self._name)
 
     def _pass_on(self, *, urgent: bool) -> bool:
         if self._sink is None:

@@ -31,15 +31,17 @@ class Keeper(Protocol):
 
 
 _KEEPERS: WeakSet[Keeper] = WeakSet()
-_PREPARED: set[int] = set()
-"""Processes that have their hooks: this one, and by inheritance those it was forked from."""
+_HOOKED: list[bool] = []
+"""Not empty once the hooks are set that forked children inherit."""
+_FINALIZED: set[int] = set()
+"""This process, once it has the one they do not inherit."""
 
 
 def flush_at_stop(keeper: Keeper) -> None:
     """From now on `keeper` is flushed before this process ends, killed by SIGTERM included."""
     _KEEPERS.add(keeper)
-    if not _PREPARED:
-        _PREPARED.add(os.getpid())
+    if not _HOOKED:
+        _HOOKED.append(True)
         atexit.register(_flush_all)
         os.register_at_fork(after_in_child=_forget_all)
     _listen()
@@ -49,8 +51,8 @@ def flush_at_end_of_child() -> None:
     """Called where there is work again: what multiprocessing forks has lost its finalizers."""
     # Its children leave by os._exit: atexit is not for them.
     util = sys.modules.get("multiprocessing.util")
-    if util is not None and is_child() and os.getpid() not in _PREPARED:
-        _PREPARED.add(os.getpid())
+    if util is not None and is_child() and os.getpid() not in _FINALIZED:
+        _FINALIZED.add(os.getpid())
         util.Finalize(None, _flush_all, exitpriority=100)
 
 
