@@ -19,7 +19,8 @@ from stoker.host.tensorboard.keys import hand_over_keys
 from stoker.host.tensorboard.program import check_modules
 from stoker.host.tensorboard.source import Source, find_source, make_prefix
 
-DEADLINE_SECONDS = 240
+from .conftest import DEADLINE_SECONDS, wait_for_line
+
 ON_S3 = Source(logdir="s3://bucket/job/tensorboard-output")
 
 
@@ -29,7 +30,8 @@ def command(*arguments: str) -> list[str]:
 
 def clean(**environ: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "SAGEMAKER_"))}
-    return {**kept, "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/none", **environ}
+    # No home: neither its AWS settings nor the platform that may run there are the test's.
+    return {**kept, "AWS_EC2_METADATA_DISABLED": "true", "HOME": "/nonexistent", **environ}
 
 
 def stoker(folder, *arguments, **environ):
@@ -67,6 +69,47 @@ def test_it_becomes_tensorboard(tmp_path):
         process.communicate(timeout=DEADLINE_SECONDS)
 
 
+def test_the_curves_of_a_job_on_the_platform_are_shown_from_its_s3(cli):
+    pytest.importorskip("tensorboard")
+    (cli.folder / "train.py").write_text("import stoker; stoker.job().log(7, loss=0.25)")
+    cli.up()
+    done = cli.on_platform("train", "train.py", "--name", "curves")
+    assert done.returncode == 0, done.stdout + done.stderr
+    # Settings that lead elsewhere must not matter.
+    wrong = {"AWS_PROFILE": "other", "S3_ENDPOINT": "http://localhost:1"}
+    process = cli.start(
+        "tensorboard", "curves", "--port", "0", "--root", str(cli.platform), **wrong
+    )
+    try:
+        seen = wait_for_line(process, "http://localhost")
+        assert "/curves/tensorboard-output" in seen
+        address = seen.split()[-1]
+        points = wait_for_points(f"{address}data/plugin/scalars/scalars?run=.&tag=loss", process)
+        assert [point[1:] for point in points] == [[7, 0.25]]
+    finally:
+        process.terminate()
+        process.communicate(timeout=DEADLINE_SECONDS)
+
+
+def wait_for_points(address: str, process: subprocess.Popen[str]) -> list:
+    """The points of a curve, once TensorBoard has read it."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        try:
+            return json.loads(ask(address, process))
+        except urllib.error.HTTPError as error:  # 404: not read yet
+            error.close()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_a_job_that_the_platform_does_not_have_is_not_looked_for_elsewhere(cli):
+    cli.up()
+    done = cli.on_platform("tensorboard", "nowhere")
+    assert done.returncode == 2
+    assert "the platform has no job nowhere" in done.stderr
+
+
 def ask(address: str, process: subprocess.Popen[str]) -> bytes:
     """The answer, once there is one."""
     deadline = time.monotonic() + DEADLINE_SECONDS
@@ -74,6 +117,8 @@ def ask(address: str, process: subprocess.Popen[str]) -> bytes:
         try:
             with urllib.request.urlopen(address, timeout=10) as answer:
                 return answer.read()
+        except urllib.error.HTTPError:
+            raise
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             assert process.poll() is None, "TensorBoard ended"
             assert time.monotonic() < deadline
