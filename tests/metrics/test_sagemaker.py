@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from stoker.metrics.sagemaker import make_metric_data
-from tests.metrics.conftest import DEADLINE_SECONDS
 from tests.metrics.reading import scalars
 
 KEYS = {
