@@ -24,6 +24,7 @@ from figures import CannotMeasure, Figure, run, say
 
 GOAL_MICROSECONDS = 20.0
 SIDE = 200
+STOCK = "3 × stock add_scalar"
 
 
 def main() -> int:
@@ -34,14 +35,31 @@ def main() -> int:
 
 def measure(args: argparse.Namespace) -> list[Figure]:
     """One figure for floats, one for tensors."""
+    say(f"{args.calls} calls of each, in turns …")
     try:
-        import torch
-        from torch.utils.tensorboard import SummaryWriter
-
-        import stoker
-        from stoker.metrics.log import open_log
+        times = _measure_calls(args.calls)
     except ImportError as error:
         raise CannotMeasure(f"{error.name} is not installed") from error
+    return [
+        Figure(
+            name=f"job.log of three {kind}",
+            ours=times[kind],
+            peer=GOAL_MICROSECONDS + times["empty"],
+            unit="µs",
+            goal=1.0 if kind == "floats" else None,
+            others={name: times[name] for name in ("empty", "print", STOCK)},
+        )
+        for kind in ("floats", "tensors")
+    ]
+
+
+def _measure_calls(rounds: int) -> dict[str, float]:
+    import torch
+    from torch.utils.tensorboard import SummaryWriter
+
+    import stoker
+    from stoker.metrics.log import open_log
+
     loss, matrix = torch.tensor(0.5), torch.rand(SIDE, SIDE)
     torch.set_num_threads(1)  # threads that wait for each other would be measured as well
     with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as null:
@@ -52,28 +70,13 @@ def measure(args: argparse.Namespace) -> list[Figure]:
             "floats": lambda step: job.log(step, loss=0.5, accuracy=0.25, lr=1e-3),
             "tensors": lambda step: job.log(step, loss=loss, accuracy=loss, lr=loss),
             "print": lambda step: print(f"step={step} loss=0.5 accuracy=0.25 lr=0.001"),
-            "3 × stock add_scalar": lambda step: [
-                stock.add_scalar(tag, 0.5, step) for tag in ("loss", "accuracy", "lr")
-            ],
+            STOCK: lambda step: [stock.add_scalar(tag, 0.5, step) for tag in ("a", "b", "c")],
         }
-        say(f"{args.calls} calls of each, in turns …")
         with redirect_stdout(null):
-            times = _time_in_turns(calls, args.calls, work=lambda: matrix @ matrix)
+            times = _time_in_turns(calls, rounds, work=lambda: matrix @ matrix)
             open_log(job).flush()
         stock.close()
-    allowed = GOAL_MICROSECONDS + times["empty"]
-    others = {name: times[name] for name in ("empty", "print", "3 × stock add_scalar")}
-    return [
-        Figure(
-            name=f"job.log of three {kind}",
-            ours=times[kind],
-            peer=allowed,
-            unit="µs",
-            goal=1.0 if kind == "floats" else None,
-            others=others,
-        )
-        for kind in ("floats", "tensors")
-    ]
+    return times
 
 
 def _time_in_turns(

@@ -20,6 +20,10 @@ from pathlib import Path
 
 from figures import CannotMeasure, Figure, run, say
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import torch
+
 GOAL = 0.30
 
 
@@ -34,37 +38,43 @@ def measure(args: argparse.Namespace) -> list[Figure]:
     """One figure for a large tensor, one for that of a small layer."""
     try:
         import torch
-        from torch.utils.tensorboard import SummaryWriter
-
-        from stoker.metrics.writer import Writer
+        import torch.utils.tensorboard
     except ImportError as error:
         raise CannotMeasure(f"{error.name} is not installed") from error
     generator = torch.Generator().manual_seed(0)
     figures = []
     for elements, goal in ((args.elements, GOAL), (4_096, None)):
+        say(f"{elements:,} elements, {args.rounds} rounds …")
         values = torch.randn(elements, generator=generator) * 0.05
-        ours, stock, limit = [], [], []
-        for number in range(args.rounds):
-            say(f"{elements:,} elements, round {number + 1} of {args.rounds} …")
-            with tempfile.TemporaryDirectory() as folder:
-                writers = SummaryWriter(f"{folder}/stock"), Writer(f"{folder}/ours")
-                for writer, times in zip(writers, (stock, ours), strict=True):
-                    times.append(_time(partial(writer.add_histogram, "weights", values, 1)))
-                    writer.close()
-                _check_equal(Path(folder, "ours"), Path(folder, "stock"))
-            limit.append(_time(values.max))
+        rounds = [_measure_round(values) for _ in range(args.rounds)]
+        ours, stock, limit = map(statistics.median, zip(*rounds, strict=True))
         figures.append(
             Figure(
                 name=f"histogram of {elements:,} float32",
-                ours=statistics.median(ours),
-                peer=statistics.median(stock),
+                ours=ours,
+                peer=stock,
                 unit="ms",
                 goal=goal,
-                others={"one read pass": statistics.median(limit)},
+                others={"one read pass": limit},
                 note="all bucket counts equal",
             )
         )
     return figures
+
+
+def _measure_round(values: torch.Tensor) -> tuple[float, float, float]:
+    from torch.utils.tensorboard import SummaryWriter
+
+    from stoker.metrics.writer import Writer
+
+    with tempfile.TemporaryDirectory() as folder:
+        stock, ours = SummaryWriter(f"{folder}/stock"), Writer(f"{folder}/ours")
+        stock_time = _time(partial(stock.add_histogram, "weights", values, 1))
+        our_time = _time(partial(ours.add_histogram, "weights", values, 1))
+        stock.close()
+        ours.close()
+        _check_equal(Path(folder, "ours"), Path(folder, "stock"))
+    return our_time, stock_time, _time(values.max)
 
 
 def _time(call: Callable[[], object]) -> float:

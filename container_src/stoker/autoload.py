@@ -84,7 +84,7 @@ class _TensorBoardFinder:
 
             return find_adopted_spec(path)
         except ImportError:
-            return None  # crc32c or NumPy is missing here; the stock writer works without
+            return None  # crc32c is missing here; the stock writer works without it
 
 
 def _leave_crash_file(

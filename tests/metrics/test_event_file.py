@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -76,6 +77,17 @@ def test_a_run_is_there_before_its_first_event(tmp_path):
     file.close()
 
 
+def test_points_reach_the_file_while_training_goes_on(tmp_path):
+    file = EventFile(tmp_path)
+    for step in range(3):
+        file.stream.add_scalar((1.0, step, "t", 1.0))
+        deadline = time.monotonic() + 120
+        while not event_files(tmp_path) or len(events_of(event_files(tmp_path)[0])) < step + 2:
+            assert time.monotonic() < deadline, "nothing came, though nobody had to flush"
+            time.sleep(0.02)
+    file.close()
+
+
 def test_one_that_was_closed_goes_on_in_a_new_file(tmp_path):
     file = EventFile(tmp_path)
     file.stream.add_scalar((1.0, 1, "t", 1.0))
@@ -124,14 +136,35 @@ def test_large_messages_are_bounded_by_their_size(tmp_path, monkeypatch):
     file.close()
 
 
+def test_closes_and_flushes_of_several_threads_do_not_wait_for_each_other(tmp_path):
+    stream = EventStream(str(tmp_path))
+
+    def use(tag):
+        for step in range(100):
+            stream.add_scalar((1.0, step, tag, 1.0))
+            stream.close() if step % 3 == 0 else stream.flush()
+
+    threads = [threading.Thread(target=use, args=(tag,)) for tag in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stream.close()
+    found = accumulate(tmp_path)
+    for tag in "abc":
+        assert {event.step for event in found.Scalars(tag)} == set(range(100))
+
+
 def test_no_thread_and_no_descriptor_stays_after_a_close(tmp_path):
-    before = threading.active_count(), len(os.listdir("/proc/self/fd"))
     for number in range(5):
         with_close(tmp_path / str(number), [(1, "t", 1.0)])
     for thread in threading.enumerate():
-        if thread.name.startswith("events in"):
+        if str(tmp_path) in thread.name:
             thread.join(60)
-    assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before
+            assert not thread.is_alive()
+    descriptors = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    opened = [os.readlink(link) for link in descriptors if os.path.islink(link)]
+    assert not [path for path in opened if str(tmp_path) in path]
 
 
 def test_a_forked_child_writes_a_file_of_its_own(tmp_path):

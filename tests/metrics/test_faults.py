@@ -87,7 +87,8 @@ def test_what_is_kept_for_later_is_bounded_and_the_loss_is_told(tmp_path, caplog
     assert "is lost" in second
 
 
-def test_a_failing_sink_is_not_tried_all_the_time(caplog):
+def test_a_failing_sink_is_not_tried_all_the_time(caplog, monkeypatch):
+    monkeypatch.setattr("stoker.metrics.outlet._RETRY_SECONDS", 3600)
     tries = []
 
     class Refusing(LocalFile):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-import socket
 import subprocess
+import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from stoker.metrics.sagemaker import make_metric_data
-from tests.metrics.conftest import DEADLINE_SECONDS
 from tests.metrics.reading import scalars
 
 KEYS = {
@@ -82,6 +82,8 @@ SCRIPT = """
     job = stoker.job()
     for step in range(8):
         job.log(step, a=1.0, b=float(step), c=float("nan"))
+    from stoker.metrics.log import open_log
+    open_log(job).flush()
     print("trained")
 """
 
@@ -134,43 +136,25 @@ def test_what_the_api_cannot_take_is_left_out():
 @pytest.fixture
 def bucket(tmp_path_factory):
     """A folder served as S3 by rclone: address and folder of a bucket."""
-    rclone = shutil.which("rclone")
+    rclone = shutil.which("rclone") or shutil.which("rclone", path=Path(sys.executable).parent)
     if rclone is None:
         pytest.skip("rclone is not installed")
     root = tmp_path_factory.mktemp("s3")
     (root / "bucket").mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = subprocess.Popen(
-        [
-            rclone,
-            "serve",
-            "s3",
-            str(root),
-            "--addr",
-            f"127.0.0.1:{port}",
-            "--auth-key",
-            "key,secret",
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not _answers(port):
-        assert time.monotonic() < deadline, "rclone does not answer"
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}", root / "bucket"
-    server.terminate()
-    server.wait(DEADLINE_SECONDS)
-
-
-def _answers(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5):
-            return True
-    except OSError:
-        return False
+    address = ["--addr", "127.0.0.1:0", "--auth-key", "key,secret"]
+    argv = [rclone, "serve", "s3", str(root), *address]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as server:
+        # It names the port it was given once it listens.
+        lines = (re.search(r"http://[\d.:]+", line) for line in server.stderr)
+        found = next(filter(None, lines), None)
+        reader = threading.Thread(target=server.stderr.read)
+        reader.start()
+        try:
+            assert found, "rclone did not start"
+            yield found[0], root / "bucket"
+        finally:
+            server.terminate()
+            reader.join()
 
 
 STOCK = """
@@ -179,6 +163,7 @@ STOCK = """
     writer = SummaryWriter("s3://{bucket}/runs/1")
     for step in range(5):
         writer.add_scalar("loss", step, step)
+    writer.flush()
     assert "tensorflow" not in sys.modules
     print("trained")
 """

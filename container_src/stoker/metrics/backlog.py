@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from stoker.metrics.stops import flush_at_end_of_child
 
@@ -19,9 +20,19 @@ soon although nothing new came."""
 
 _GATHER_SECONDS = 0.25
 """Items are done in heaps: a thread that wakes for each one takes turns with the training loop."""
+_SLICE_SECONDS = 0.5
 _MOST_ITEMS = 200_000
 _MOST_BYTES = 64 << 20
 _LOG = logging.getLogger("stoker.metrics")
+
+
+class _Request(NamedTuple):
+    """Somebody waits until all is done."""
+
+    done: threading.Lock
+    """Held until then."""
+    ends: bool
+    """The thread is to end after it."""
 
 
 class Backlog(Generic[Item]):
@@ -48,10 +59,9 @@ class Backlog(Generic[Item]):
         """Drops everything; also in a forked child, which has the memory but not the thread."""
         self._items: deque[Item] = deque()
         self._bytes_in = self._bytes_out = 0
-        self._requests: SimpleQueue[threading.Lock | None] = SimpleQueue()
+        self._requests: SimpleQueue[_Request | None] = SimpleQueue()
         self._starting = threading.Lock()
         self._working = threading.RLock()
-        self._is_closing = False
         self._thread: threading.Thread | None = None
         self._is_idle = True
         self._is_stuck = False
@@ -65,18 +75,27 @@ class Backlog(Generic[Item]):
 
     def flush(self, timeout_seconds: float) -> bool:
         """Waits until all that was added is done; False if that takes too long."""
-        if self._thread is None or not self._thread.is_alive():
-            self._do_all(urgent=True)
-            return True
-        done = threading.Lock()
-        done.acquire()
-        self._requests.put(done)
-        return done.acquire(timeout=timeout_seconds)
+        return self._ask(timeout_seconds, ends=False)
 
     def close(self, timeout_seconds: float) -> None:
         """Flushes and ends the thread; the next item starts another."""
-        self._is_closing = self._thread is not None
-        self.flush(timeout_seconds)
+        self._ask(timeout_seconds, ends=True)
+
+    def _ask(self, timeout_seconds: float, *, ends: bool) -> bool:
+        thread, request = self._thread, _Request(threading.Lock(), ends)
+        request.done.acquire()
+        if thread is not None:
+            self._requests.put(request)
+        deadline = time.monotonic() + timeout_seconds
+        while thread is not None and thread.is_alive():
+            left_seconds = deadline - time.monotonic()
+            # In slices: the thread may have ended at another's request, without seeing this one.
+            if request.done.acquire(timeout=max(0.0, min(left_seconds, _SLICE_SECONDS))):
+                return True
+            if left_seconds <= 0:
+                return False
+        self._do_all(urgent=True)
+        return True
 
     def _attend(self, size_bytes: int) -> None:
         self._bytes_in += size_bytes
@@ -92,6 +111,8 @@ class Backlog(Generic[Item]):
         if not self._starting.acquire(blocking=False):
             return  # another thread, or what a signal interrupted, is about to
         try:
+            if self._thread is not None:
+                return
             flush_at_end_of_child()
             self._is_idle = False
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -123,17 +144,14 @@ class Backlog(Generic[Item]):
                 self._do_all(urgent=False)
                 continue
             self._is_idle = False
-            if request is not None and self._answer(request):
+            if request is None:
+                continue
+            if request.ends:
+                self._thread, self._is_idle = None, True  # what comes now starts another one
+            self._do_all(urgent=True)
+            request.done.release()
+            if request.ends:
                 return
-
-    def _answer(self, request: threading.Lock) -> bool:
-        """Returns whether this thread has to end."""
-        is_closing, self._is_closing = self._is_closing, False
-        if is_closing:
-            self._thread, self._is_idle = None, True  # what comes from now on starts another one
-        self._do_all(urgent=True)
-        request.release()
-        return is_closing
 
     def _do_all(self, *, urgent: bool) -> None:
         # Two threads for a moment after `close`; re-entered by a signal that interrupts a flush.

@@ -40,7 +40,9 @@ class EventStream:
         self._purges: bool | None = None
         self._has_refused = False
         self._outlet = Outlet(self._make_sink, name=folder)
-        self._backlog: Backlog[Scalar | bytes] = Backlog(self._write, name=f"events in {folder}")
+        self._backlog: Backlog[Scalar | bytes | None] = Backlog(
+            self._write, name=f"events in {folder}"
+        )
         self.add_scalar = self._backlog.add
         """Takes a `Scalar`. It is encoded by the thread: a call takes a fraction of a µs."""
         flush_at_stop(self)
@@ -63,8 +65,8 @@ class EventStream:
 
     def close(self) -> None:
         """Flushes; what is added later goes to another file."""
+        self._backlog.add(None)  # closed by the thread that writes: it may be at it
         self._backlog.close(_FLUSH_SECONDS)
-        self._outlet.close()
 
     def forget(self) -> None:
         """In a forked child: file and thread are the parent's."""
@@ -76,15 +78,18 @@ class EventStream:
         header = make_record(make_file_version(time.time()))
         return make_event_sink(self.folder, self._suffix, header)
 
-    def _write(self, items: list[Scalar | bytes], urgent: bool) -> bool:
+    def _write(self, items: list[Scalar | bytes | None], urgent: bool) -> bool:
         messages: list[bytes] = []
         for item in items:
             if isinstance(item, bytes):
                 messages.append(item)
-            else:
+            elif item is not None:
                 messages += self._encode(*item)
         records = b"".join(map(make_record, filter(None, messages)))
-        return self._outlet.put(records if items else None, urgent=urgent)
+        owes = self._outlet.put(records if messages else None, urgent=urgent)
+        if None in items:
+            self._outlet.close()
+        return owes
 
     def _encode(self, wall_time: float, step: int, tag: str, value: SupportsFloat) -> list[bytes]:
         if step not in _STEPS:

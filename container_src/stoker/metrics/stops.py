@@ -16,8 +16,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
-_FLUSH_SECONDS = 10.0
+_STOP_SECONDS = 10.0
 """For everything together: a dead S3 must not eat up the grace time of a stop."""
+_END_SECONDS = 60.0
+"""The same at an ordinary end, where nobody is about to send SIGKILL."""
 
 
 class Keeper(Protocol):
@@ -64,7 +66,7 @@ def _listen() -> None:
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
-    _flush_all()
+    _flush_all(_STOP_SECONDS)
     # Called by a handler that was set after this one, which then decides what happens.
     if signal.getsignal(number) is not _stop:
         return
@@ -72,10 +74,10 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     os.kill(os.getpid(), number)
 
 
-def _flush_all() -> None:
+def _flush_all(timeout_seconds: float = _END_SECONDS) -> None:
     keepers = list(_KEEPERS)
     for keeper in keepers:
-        keeper.flush(_FLUSH_SECONDS / len(keepers))
+        keeper.flush(timeout_seconds / len(keepers))
 
 
 def _forget_all() -> None:
