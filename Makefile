@@ -11,7 +11,7 @@ EXAMPLE := examples/00_unchanged_script
 SOURCES := $(shell find container_src -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml
 
 .PHONY: help train test test-fast test-image test-cuda check format image sdks lock push bench compare \
-	cross engine clean
+	cross torture engine clean
 
 help: ## list all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ compare: image ## check our image beside the stock toolkit's: compare.html
 cross: image ## try every check on every deliberate fault (hours; goes on where it stopped)
 	PYTHONPATH=. $(PY) -m tests.conformance.cross $(if $(MINUTES),--minutes $(MINUTES))
 
+torture: install ## kill training runs 120 times and compare them with an undisturbed one
+	$(PY) tests/checkpoints/torture.py --kills 120
+
 engine: ## make sure a Docker engine answers (installs and starts one as root on Debian/Ubuntu)
 	@docker/engine.sh
 
@@ -87,7 +90,7 @@ clean: ## remove what make has made here (not the images)
 install: $(VENV)/.installed
 
 # torch is named with its exact version: a range would bring another build.
-$(VENV)/.packages: docker/dev.lock
+$(VENV)/.packages: docker/dev.lock docker/frameworks.lock
 	@echo "setting up $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	|| { echo "make: $(PYTHON) is older than 3.11; fix: make PYTHON=python3.11 …"; exit 3; }
@@ -97,6 +100,8 @@ $(VENV)/.packages: docker/dev.lock
 	$(PY) -m pip install --quiet --upgrade pip
 	$(PY) -m pip install --quiet "torch==2.13.0"
 	$(PY) -m pip install --quiet --require-hashes -r docker/dev.lock
+	@# Their need of torch is met already; without --no-deps pip would want its hash.
+	$(PY) -m pip install --quiet --require-hashes --no-deps -r docker/frameworks.lock
 	@touch $@
 
 # Installed as users have it, not editable: the .pth file and `train` are part of what is tested.
