@@ -13,21 +13,21 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.checkpoints.session import open_session as checkpoints
-    from stoker.contract.job import Job
-    from stoker.contract.job import read_job as job
     from stoker.contract.params import Params
     from stoker.errors import StokerError
+    from stoker.script_job import ScriptJob as Job
+    from stoker.script_job import read_script_job as job
 
 __all__ = ["Job", "Params", "StokerError", "__version__", "checkpoints", "job"]
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Job": ("stoker.contract.job", "Job"),
+    "Job": ("stoker.script_job", "ScriptJob"),
     "Params": ("stoker.contract.params", "Params"),
     "StokerError": ("stoker.errors", "StokerError"),
     # A package that can be called: stoker.checkpoints(job, …), stoker.checkpoints.Store(folder).
     "checkpoints": ("stoker.checkpoints", ""),
-    "job": ("stoker.contract.job", "read_job"),
+    "job": ("stoker.script_job", "read_script_job"),
 }
 
 

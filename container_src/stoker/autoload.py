@@ -9,16 +9,23 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType, TracebackType
 
 _SIGUSR1 = 10  # `import signal` would cost a third of Python's own start
 
 
 def wake() -> None:
-    """Whole lines at once, stacks on request, exceptions on file. Never raises."""
+    """Whole lines at once; stacks and traces on request; crashes and curves on file.
+
+    Never raises.
+    """
     _line_buffer()
     _dump_stacks_on_request()
+    _trace_on_request()
     sys.excepthook = _leave_crash_file
+    sys.meta_path.insert(0, _TensorBoardFinder)
 
 
 def _line_buffer() -> None:
@@ -40,6 +47,44 @@ def _dump_stacks_on_request() -> None:
         faulthandler.register(_SIGUSR1, all_threads=True)
     except (OSError, ValueError, RuntimeError):
         return  # stderr is not a file here; the program is started all the same
+
+
+def _trace_on_request() -> None:
+    import os  # Python itself has loaded it by now
+
+    if os.environ.get("STOKER_PROFILE"):  # noqa: TID251 - the Job would have to be read for it
+        from stoker.import_watch import call_after_import
+
+        # What trains with torch imports this; a process that does not pays nothing.
+        call_after_import("torch.optim.optimizer", _trace_steps)
+
+
+def _trace_steps() -> None:
+    try:
+        from stoker.profiling.unchanged import watch_steps
+
+        watch_steps()
+    except Exception as error:  # a torch without such hooks
+        print(f"[stoker] warning: STOKER_PROFILE does not work here: {error}", file=sys.stderr)
+
+
+class _TensorBoardFinder:
+    """Sees to torch's `SummaryWriter` when a script imports it; until then it costs a compare."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del target
+        if name != "torch.utils.tensorboard.writer":
+            return None
+        sys.meta_path.remove(_TensorBoardFinder)
+        try:
+            from stoker.metrics.stock import find_adopted_spec
+
+            return find_adopted_spec(path)
+        except ImportError:
+            return None  # crc32c is missing here; the stock writer works without it
 
 
 def _leave_crash_file(

@@ -1,6 +1,6 @@
 """Imports point down only (docs: DESIGN, "Layers"), also those inside functions.
 
-host   runtime   autoload                                                   compose
+host   runtime   autoload   script_job                                      compose
 checkpoints  metrics  distributed  debugging  profiling  tracking  tuning   never each other
 contract  errors                                                            standard library
 """
@@ -27,11 +27,15 @@ MAY_IMPORT = {
     "contract": {"errors"},
     **{capability: BOTTOM for capability in CAPABILITIES},
     "runtime": {"stoker", *BOTTOM},
-    "autoload": {"stoker", *BOTTOM, *CAPABILITIES},
+    "import_watch": set(),
+    "autoload": {"stoker", "import_watch", *BOTTOM, *CAPABILITIES},
     "host": {"stoker", *BOTTOM, *CAPABILITIES},
-    "stoker": {*BOTTOM, *CAPABILITIES},
+    "script_job": {*BOTTOM, *CAPABILITIES},
+    "stoker": {"script_job", *BOTTOM, *CAPABILITIES},
 }
-STANDARD_LIBRARY_ONLY = {"stoker", "contract", "errors", "runtime", "autoload"}
+STANDARD_LIBRARY_ONLY = {
+    *("stoker", "script_job", "contract", "errors", "runtime", "autoload", "import_watch"),
+}
 AWS = {"boto3", "botocore"}
 # The platform plays the service: it needs the service's model and speaks S3 to its own server.
 MAY_USE_AWS = {

@@ -19,16 +19,19 @@ from stoker.host.commands import (
     doctor,
     local,
     logs,
+    metric_definitions,
     push,
     simulate_spot,
     status,
     stop,
+    tensorboard,
     train,
 )
 from stoker.host.failures import UsageRefused
 
 _COMMANDS = (
-    *(build, train, local, logs, stop, status, checkpoints, simulate_spot, doctor, check, push),
+    *(build, train, local, logs, stop, status, tensorboard, metric_definitions),
+    *(checkpoints, simulate_spot, doctor, check, push),
 )
 _INTERRUPTED = 130
 

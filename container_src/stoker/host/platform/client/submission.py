@@ -130,6 +130,8 @@ def _request(spec: TrainingSpec, addresses: Mapping[str, str]) -> dict[str, Any]
         "HyperParameters": {**spec.params, "sagemaker_program": spec.entry_point},
         "InputDataConfig": [_channel(name, uri) for name, uri in addresses.items()],
         "OutputDataConfig": {"S3OutputPath": f"s3://{DEFAULT_BUCKET}"},
+        # Without it nothing of TensorBoard's reaches S3, and `stoker tensorboard JOB` has nothing.
+        "TensorBoardOutputConfig": {"S3OutputPath": f"s3://{DEFAULT_BUCKET}"},
         "ResourceConfig": {
             "InstanceType": _INSTANCE_TYPE,
             "InstanceCount": spec.instances,

@@ -1,0 +1,1 @@
+"""TensorBoard itself, on the curves and traces of a job."""

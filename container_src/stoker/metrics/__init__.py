@@ -1,0 +1,1 @@
+"""Metrics: TensorBoard, metrics.jsonl and the line that metric regexes read."""
