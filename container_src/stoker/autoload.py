@@ -1,17 +1,17 @@
 """Woken in every Python process of a worker by stoker_autoload.pth, before the user's first line.
 
-Imports nothing at the start: this runs in each process the user's program starts.
+Imports next to nothing at the start: this runs in each process the user's program starts.
 """
 
 from __future__ import annotations
 
 import sys
 
+from stoker.import_watch import call_after_import
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType, TracebackType
+    from types import TracebackType
 
 _SIGUSR1 = 10  # `import signal` would cost a third of Python's own start
 
@@ -24,8 +24,9 @@ def wake() -> None:
     _line_buffer()
     _dump_stacks_on_request()
     _trace_on_request()
+    # Until a script imports torch's SummaryWriter, this costs a comparison per import.
+    call_after_import("torch.utils.tensorboard.writer", _adopt_summary_writer)
     sys.excepthook = _leave_crash_file
-    sys.meta_path.insert(0, _TensorBoardFinder)
 
 
 def _line_buffer() -> None:
@@ -53,8 +54,6 @@ def _trace_on_request() -> None:
     import os  # Python itself has loaded it by now
 
     if os.environ.get("STOKER_PROFILE"):  # noqa: TID251 - the Job would have to be read for it
-        from stoker.import_watch import call_after_import
-
         # What trains with torch imports this; a process that does not pays nothing.
         call_after_import("torch.optim.optimizer", _trace_steps)
 
@@ -68,23 +67,12 @@ def _trace_steps() -> None:
         print(f"[stoker] warning: STOKER_PROFILE does not work here: {error}", file=sys.stderr)
 
 
-class _TensorBoardFinder:
-    """Sees to torch's `SummaryWriter` when a script imports it; until then it costs a compare."""
-
-    @staticmethod
-    def find_spec(
-        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        del target
-        if name != "torch.utils.tensorboard.writer":
-            return None
-        sys.meta_path.remove(_TensorBoardFinder)
-        try:
-            from stoker.metrics.stock import find_adopted_spec
-
-            return find_adopted_spec(path)
-        except ImportError:
-            return None  # crc32c is missing here; the stock writer works without it
+def _adopt_summary_writer() -> None:
+    try:
+        from stoker.metrics.stock import adopt
+    except ImportError:
+        return  # crc32c is missing here; the stock writer works without it
+    adopt()
 
 
 def _leave_crash_file(
