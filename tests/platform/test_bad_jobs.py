@@ -52,13 +52,20 @@ def test_an_output_bucket_that_vanishes_is_the_clients_error(make_server, tmp_pa
     hold.touch()
     server = make_server().start(STOKER_HOLD=f"job/uploading={hold}")
     server.boto("s3").create_bucket(Bucket="mine")
-    server.submit("job", OutputDataConfig={"S3OutputPath": "s3://mine/out"})
+    script = """
+    import os, pathlib
+    pathlib.Path(os.environ["SM_MODEL_DIR"], "weights").write_text("dear")
+    """
+    server.submit("job", script, OutputDataConfig={"S3OutputPath": "s3://mine/out"})
     wait_until((tmp_path / "hold.reached").exists, "it is about to upload")
     shutil.rmtree(server.root.s3_dir / "mine")
     hold.unlink()
     job = server.wait("job")
     assert job["FailureReason"].startswith("ClientError: ")
     assert "s3://mine/out/job/output/model.tar.gz" in job["FailureReason"]
+    kept = server.root.kept_dir("job")
+    assert f"(kept in {kept})" in job["FailureReason"]
+    assert (kept / "algo-1/model/weights").read_text() == "dear"
     assert server.leftovers() == []
 
 

@@ -98,6 +98,10 @@ class Root:
         """For SAGEMAKER_USER_CONFIG_OVERRIDE of both SDKs."""
         return self.folder / "sagemaker-config.yaml"
 
+    def kept_dir(self, job: str) -> Path:
+        """What a job left that could not be uploaded."""
+        return self.folder / "kept" / job
+
     def job_dir(self, job: str) -> Path:
         """Everything of one job."""
         return self.jobs_dir / job

@@ -11,6 +11,9 @@ from stoker.host.platform.jobs.notes import say_once
 from stoker.host.platform.jobs.state import Metric
 from stoker.host.platform.jobs.surroundings import Surroundings
 from stoker.host.platform.request import TrainingRequest
+from stoker.host.platform.root import Root
+
+_RESULTS = ("model", "output")
 
 
 def note_metrics(around: Surroundings, request: TrainingRequest) -> tuple[Metric, ...]:
@@ -48,6 +51,20 @@ def clear_job(around: Surroundings, request: TrainingRequest) -> None:
     clear_attempt(around, request)
     around.engine.remove_network(request.name)
     around.root.job_dir(request.name).rmdir()
+
+
+def keep_results(root: Root, request: TrainingRequest) -> Path:
+    """Put models and output aside that could not be uploaded; returns where.
+
+    Within one file system, so it works on a full disk, too.
+    """
+    kept = root.kept_dir(request.name)
+    for host in request.hosts:
+        (kept / host).mkdir(parents=True, exist_ok=True)
+        for name in _RESULTS:
+            with suppress(FileNotFoundError):  # done before, by a server that was killed
+                (root.host_dir(request.name, host) / name).rename(kept / host / name)
+    return kept
 
 
 def _remove_folder(folder: Path) -> None:

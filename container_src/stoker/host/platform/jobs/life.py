@@ -28,7 +28,12 @@ from stoker.host.platform.jobs.changes import (
     interrupt,
     show,
 )
-from stoker.host.platform.jobs.cleaning import clear_attempt, clear_job, note_metrics
+from stoker.host.platform.jobs.cleaning import (
+    clear_attempt,
+    clear_job,
+    keep_results,
+    note_metrics,
+)
 from stoker.host.platform.jobs.control import JobControl, ServerClosing
 from stoker.host.platform.jobs.deadlines import next_deadline
 from stoker.host.platform.jobs.holds import Holds
@@ -199,7 +204,11 @@ class Life(threading.Thread):
         root = self._around.root
         work = root.job_dir(record.name) / "work"
         folders = {host: root.host_dir(record.name, host) for host in request.hosts}
-        artifacts = pack_and_upload(request, folders, self._around.storage, work)
+        try:
+            artifacts = pack_and_upload(request, folders, self._around.storage, work)
+        except UploadFailed as failure:
+            kept = keep_results(root, request)
+            raise UploadFailed(f"{failure.message} (kept in {kept})", fix=failure.fix) from failure
         left_out = (f"left out of the artifacts: {each}" for each in artifacts.skipped)
         say_once(self._around.streams, request, *left_out)
         self._holds.at(self._control.name, "uploaded")
