@@ -51,9 +51,9 @@ def test_before_training_nothing_is_interrupted():
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_a_trace_says_when_capacity_goes_and_comes(tmp_path, form):
     file = tmp_path / "trace"
-    flags = [1, 0, 0, 1, 0, 1]  # gone at first: a job begins when there is capacity
-    trace = {"metadata": {"gap_seconds": 60}, "data": flags}
-    file.write_text(json.dumps(trace) if form == "json" else "120\n60\n60\n60\n")
+    counts = [0, 1, 1, 0, 2, 0]  # none at first: a job begins when there is capacity
+    trace = {"metadata": {"gap_seconds": 60}, "data": counts}
+    file.write_text(json.dumps(trace) if form == "json" else "2m 60s\n60 1m\n")
     schedule = make_schedule(f"trace={file},speed=10")
     first = Attempt(number=1, began=1000.0)
     assert schedule.interruption_at(job(first)) == 1012.0
@@ -63,6 +63,26 @@ def test_a_trace_says_when_capacity_goes_and_comes(tmp_path, form):
     assert schedule.interruption_at(job(over, second)) == 1024.0
     third = Attempt(number=3, began=1031.0)
     assert schedule.interruption_at(job(over, interrupted(2, 1019.0, 1025.0), third)) is None
+
+
+def test_a_machine_that_is_there_when_the_trace_breaks_off_stays(tmp_path):
+    file = tmp_path / "trace"
+    file.write_text(json.dumps({"metadata": {"gap_seconds": 60}, "data": [1, 0, 1, 1]}))
+    schedule = make_schedule(f"trace={file}")
+    over, second = interrupted(1, 0.0, 60.0), Attempt(number=2, began=120.0)
+    assert schedule.interruption_at(job(Attempt(number=1, began=0.0))) == 60.0
+    assert schedule.restart_at(job(over)) == 120.0
+    assert schedule.interruption_at(job(over, second)) is None
+
+
+def test_a_machine_that_is_replaced_at_once_is_an_interruption(tmp_path):
+    file = tmp_path / "trace"
+    file.write_text("1m\n1m\n")
+    schedule = make_schedule(f"trace={file}")
+    over = interrupted(1, 0.0, 61.0)
+    assert schedule.restart_at(job(over)) == 61.0
+    second = Attempt(number=2, began=62.0)
+    assert schedule.interruption_at(job(over, second)) == 120.0
 
 
 @pytest.mark.parametrize(
@@ -78,9 +98,9 @@ def test_a_trace_says_when_capacity_goes_and_comes(tmp_path, form):
         ("every=1s,times=0", "whole number"),
         ("every=1s,warning=maybe", "yes or no"),
         ("after=1s,speed=2", "speed goes with trace"),
-        ("trace=/nowhere", "/nowhere is not a trace"),
+        ("trace=/nowhere", "/nowhere cannot be read"),
         ("trace=/dev/null,speed=0", "above 0"),
-        ("trace=/dev/null", "at least one"),
+        ("trace=/dev/null", "never a machine"),
     ],
 )
 def test_what_is_not_understood_is_said(text, said):

@@ -2,7 +2,7 @@
 
 after=30s             once, 30 s after training began
 every=2m,times=3      2 min after each start of training, three times (without times: always)
-trace=FILE            as a recorded trace of spot capacity says; speed=60 plays it 60 times faster
+trace=FILE            as a recorded trace says (host/spot/trace.py); speed=60: 60 times faster
 and with any of them:
 warning=no            SIGKILL at once; else SIGTERM, up to 120 s, SIGKILL
 pause=1s              how long the capacity is away before the restart (a trace knows better)
@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.errors import StokerError
-from stoker.host.platform.jobs.spot_trace import SpotTrace, TraceInvalid, read_trace
+from stoker.host.failures import UsageRefused
 from stoker.host.platform.jobs.state import JobRecord
+from stoker.host.spot.trace import Trace, read_trace
 
 VARIABLE = "STOKER_SPOT"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -29,6 +30,22 @@ _KEYS = ("after", "every", "trace", "times", "warning", "pause", "speed")
 
 class SpotInvalid(StokerError):
     """STOKER_SPOT does not say when to interrupt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """A trace over the time since a job's training first began."""
+
+    gone: tuple[tuple[float, float], ...]
+    """From when to when (in seconds) there was none, in order; after the last there always is."""
+
+    def lost_after(self, moment: float) -> float | None:
+        """When capacity that is there at a moment goes away; None: never again."""
+        return next((start for start, _ in self.gone if start > moment), None)
+
+    def back_after(self, moment: float) -> float:
+        """When capacity is there, from a moment on."""
+        return next((end for start, end in self.gone if start <= moment < end), moment)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +58,9 @@ class SpotSchedule:
     times: int | None = None
     """How many interruptions at most; None: no limit."""
 
-    trace: SpotTrace | None = None
+    capacity: Capacity | None = None
+    """What the trace says."""
+
     warning: bool = True
     pause_seconds: float = 1.0
 
@@ -53,8 +72,8 @@ class SpotSchedule:
         before = sum(a.cause == "interrupted" for a in record.attempts[:-1])
         if self.times is not None and before >= self.times:
             return None
-        if self.trace is not None:
-            lost = self.trace.lost_after(began - first)
+        if self.capacity is not None:
+            lost = self.capacity.lost_after(began - first)
             return None if lost is None else first + lost
         return None if self.interval_seconds is None else began + self.interval_seconds
 
@@ -62,9 +81,9 @@ class SpotSchedule:
         """When an interrupted job gets capacity again."""
         ended = record.attempt.ended or record.modified
         first = record.training_started
-        if self.trace is None or first is None:
+        if self.capacity is None or first is None:
             return ended + self.pause_seconds
-        return max(ended, first + self.trace.back_after(ended - first))
+        return max(ended, first + self.capacity.back_after(ended - first))
 
 
 NEVER = SpotSchedule()
@@ -116,18 +135,18 @@ def _schedule(text: str, settings: Mapping[str, str]) -> SpotSchedule:
         mistakes.append(f"times is a whole number from 1 on, not {times!r}")
     interval = _seconds(settings.get("after") or settings.get("every"), mistakes)
     pause = _seconds(settings.get("pause", "1s"), mistakes)
-    trace = _trace(settings, mistakes)
+    capacity = _capacity(settings, mistakes)
     _require(text, mistakes)
     return SpotSchedule(
         interval_seconds=interval,
         times=1 if "after" in settings else int(times) if times else None,
-        trace=trace,
+        capacity=capacity,
         warning=warning == "yes",
         pause_seconds=pause or 0.0,
     )
 
 
-def _trace(settings: Mapping[str, str], mistakes: list[str]) -> SpotTrace | None:
+def _capacity(settings: Mapping[str, str], mistakes: list[str]) -> Capacity | None:
     if "trace" not in settings:
         return None
     speed = settings.get("speed", "1")
@@ -135,10 +154,23 @@ def _trace(settings: Mapping[str, str], mistakes: list[str]) -> SpotTrace | None
         mistakes.append(f"speed is a number above 0, not {speed!r}")
         return None
     try:
-        return read_trace(Path(settings["trace"])).faster(float(speed))
-    except TraceInvalid as error:
+        trace = read_trace(Path(settings["trace"]))
+    except UsageRefused as error:
         mistakes.append(error.message)
         return None
+    return _make_capacity(trace, float(speed))
+
+
+def _make_capacity(trace: Trace, speed: float) -> Capacity:
+    gone, now = [], 0.0
+    ended = trace.stays[:-1] if trace.ends_up else trace.stays
+    for stay in ended:
+        lost = now + stay.up_seconds
+        # A job begins to train when there is capacity: what was before that is left out.
+        now = lost + stay.down_seconds if lost else 0.0
+        if lost:
+            gone.append((lost / speed, now / speed))
+    return Capacity(tuple(gone))
 
 
 def _seconds(text: str | None, mistakes: list[str]) -> float | None:
