@@ -75,6 +75,15 @@ def test_a_machine_that_is_there_when_the_trace_breaks_off_stays(tmp_path):
     assert schedule.interruption_at(job(over, second)) is None
 
 
+def test_a_job_of_two_hosts_needs_two_instances_of_the_trace(tmp_path):
+    file = tmp_path / "trace"
+    file.write_text(json.dumps({"metadata": {"gap_seconds": 60}, "data": [2, 1, 2, 2]}))
+    began = job(Attempt(number=1, began=0.0))
+    for hosts, lost in ((1, None), (2, 60.0)):
+        schedule = read_schedule({"STOKER_SPOT": f"trace={file}"}, {}, instances=hosts)
+        assert schedule.interruption_at(began) == lost
+
+
 def test_a_machine_that_is_replaced_at_once_is_an_interruption(tmp_path):
     file = tmp_path / "trace"
     file.write_text("1m\n1m\n")

@@ -130,6 +130,19 @@ def test_a_folder_that_is_away_deletes_nothing(world):
     assert world.objects(PREFIX) == {"a": b"a"}
 
 
+def test_a_folder_that_was_lost_while_no_server_ran_deletes_nothing(world, tmp_path):
+    world.put("ckpt/a", "a")
+    journal = tmp_path / "journal.json"
+    make_sync(world, journal=journal).restore()
+    folder = world.host_dir() / "checkpoints"
+    (folder / "a").unlink()
+    folder.rmdir()
+    sync = make_sync(world, journal=journal)
+    sync.start()
+    sync.flush_and_stop(FLUSH_SECONDS)
+    assert world.objects(PREFIX) == {"a": b"a"}
+
+
 def test_links_and_pipes_of_the_job_leak_nothing_and_block_nothing(world, tmp_path):
     secret = tmp_path / "secret"
     secret.mkdir()

@@ -125,6 +125,8 @@ class FolderSync:
         """Begin to upload what changes."""
         with storing(self._uri, self._base):
             self._base.mkdir(parents=True, exist_ok=True)
+            if not self._base.joinpath(*self._parts).is_dir():
+                self._known = {}  # the folder is lost, which is no wish to delete its files in S3
             make_folder(self._base, self._parts)
         self._thread = threading.Thread(target=self._run, name=f"sync-{self._uri}", daemon=True)
         self._thread.start()

@@ -271,4 +271,6 @@ class Life(threading.Thread):
     def _schedule(self, request: TrainingRequest) -> SpotSchedule:
         if not request.spot:
             return NEVER
-        return read_schedule(request.environment, self._around.environment)
+        return read_schedule(
+            request.environment, self._around.environment, instances=len(request.hosts)
+        )

@@ -79,6 +79,6 @@ def _schedule(request: TrainingRequest, around: Surroundings) -> Iterator[str]:
     if not request.spot:
         return
     try:
-        read_schedule(request.environment, around.environment)
+        read_schedule(request.environment, around.environment, instances=len(request.hosts))
     except SpotInvalid as error:
         yield f"{error.message}; fix: {error.fix}"

@@ -89,17 +89,24 @@ class SpotSchedule:
 NEVER = SpotSchedule()
 
 
-def read_schedule(job: Mapping[str, str], server: Mapping[str, str]) -> SpotSchedule:
-    """The schedule of a spot job: its own environment first, else the server's.
+def read_schedule(
+    job: Mapping[str, str], server: Mapping[str, str], *, instances: int = 1
+) -> SpotSchedule:
+    """The schedule of a spot job.
+
+    Args:
+        job: its environment, which comes first.
+        server: that of the server.
+        instances: how many a trace must have for the job to run.
 
     Raises:
         SpotInvalid: the text is not understood, or its trace cannot be read.
     """
     text = job.get(VARIABLE) or server.get(VARIABLE) or ""
-    return make_schedule(text) if text else NEVER
+    return make_schedule(text, instances=instances) if text else NEVER
 
 
-def make_schedule(text: str) -> SpotSchedule:
+def make_schedule(text: str, *, instances: int = 1) -> SpotSchedule:
     """What STOKER_SPOT means; all mistakes at once.
 
     Raises:
@@ -122,10 +129,10 @@ def make_schedule(text: str) -> SpotSchedule:
     if "speed" in settings and "trace" not in settings:
         mistakes.append("speed goes with trace only")
     _require(text, mistakes)
-    return _schedule(text, settings)
+    return _schedule(text, settings, instances)
 
 
-def _schedule(text: str, settings: Mapping[str, str]) -> SpotSchedule:
+def _schedule(text: str, settings: Mapping[str, str], instances: int) -> SpotSchedule:
     mistakes: list[str] = []
     warning = settings.get("warning", "yes")
     if warning not in ("yes", "no"):
@@ -135,7 +142,7 @@ def _schedule(text: str, settings: Mapping[str, str]) -> SpotSchedule:
         mistakes.append(f"times is a whole number from 1 on, not {times!r}")
     interval = _seconds(settings.get("after") or settings.get("every"), mistakes)
     pause = _seconds(settings.get("pause", "1s"), mistakes)
-    capacity = _capacity(settings, mistakes)
+    capacity = _capacity(settings, instances, mistakes)
     _require(text, mistakes)
     return SpotSchedule(
         interval_seconds=interval,
@@ -146,7 +153,7 @@ def _schedule(text: str, settings: Mapping[str, str]) -> SpotSchedule:
     )
 
 
-def _capacity(settings: Mapping[str, str], mistakes: list[str]) -> Capacity | None:
+def _capacity(settings: Mapping[str, str], instances: int, mistakes: list[str]) -> Capacity | None:
     if "trace" not in settings:
         return None
     speed = settings.get("speed", "1")
@@ -154,7 +161,7 @@ def _capacity(settings: Mapping[str, str], mistakes: list[str]) -> Capacity | No
         mistakes.append(f"speed is a number above 0, not {speed!r}")
         return None
     try:
-        trace = read_trace(Path(settings["trace"]))
+        trace = read_trace(Path(settings["trace"]), instances=instances)
     except UsageRefused as error:
         mistakes.append(error.message)
         return None
