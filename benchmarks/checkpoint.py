@@ -32,6 +32,8 @@ from figures import Figure, run, say
 
 LOST_GOAL, LOST_ASYNC_GOAL, DURABLE_GOAL, RESTORE_GOAL, MEMORY_GOAL = 0.05, 0.25, 1.5, 0.4, 1.02
 _STEPS = 6
+# One core is left to the writer, as on an instance whose training runs on its GPUs.
+_THREADS = max(1, (os.cpu_count() or 2) - 1)
 _PIECE_BYTES = 16 * 2**20
 _IN_FLIGHT = 4
 
@@ -67,7 +69,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What a checkpoint costs.")
     parser.add_argument("--rounds", type=int, default=5, help="turns that each one takes")
     parser.add_argument("--mebibytes", type=int, default=1024, help="size of the state")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the loop")
+    parser.add_argument("--threads", type=int, default=_THREADS, help="of the loop")
     parser.add_argument("--folder", type=Path, help="on the disk to measure")
     return run(measure, parser, peer="peer")
 

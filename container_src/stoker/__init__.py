@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from stoker.checkpoints.session import open_session as checkpoints
     from stoker.contract.params import Params
     from stoker.errors import StokerError
-    from stoker.script_job import ScriptJob as Job
+    from stoker.script_job import Job
     from stoker.script_job import read_script_job as job
 
 __all__ = ["Job", "Params", "StokerError", "__version__", "checkpoints", "job"]
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Job": ("stoker.script_job", "ScriptJob"),
+    "Job": ("stoker.script_job", "Job"),
     "Params": ("stoker.contract.params", "Params"),
     "StokerError": ("stoker.errors", "StokerError"),
     # A package that can be called: stoker.checkpoints(job, …), stoker.checkpoints.Store(folder).

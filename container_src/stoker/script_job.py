@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stoker.contract.job import Job, read_job
+from stoker.contract.job import Job as ContractJob
+from stoker.contract.job import read_job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 # Each method imports its capability itself: a script pays at its start for what it uses only.
 
 
-class ScriptJob(Job):
+class Job(ContractJob):
     """Everything SageMaker says about this job, metrics and traces."""
 
     def log(
@@ -113,7 +114,7 @@ class ScriptJob(Job):
 
 def read_script_job(
     *, environ: Mapping[str, str] | None = None, root: str | os.PathLike[str] | None = None
-) -> ScriptJob:
+) -> Job:
     """Reads `/opt/ml` and the environment. Works on a laptop with neither.
 
     Args:
@@ -123,4 +124,4 @@ def read_script_job(
     Raises:
         ConfigInvalid: a config file is damaged or contradicts itself.
     """
-    return ScriptJob(**vars(read_job(environ=environ, root=root)))
+    return Job(**vars(read_job(environ=environ, root=root)))

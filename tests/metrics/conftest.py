@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import stoker
-from stoker.script_job import ScriptJob, read_script_job
+from stoker.script_job import Job, read_script_job
 
 DEADLINE_SECONDS = 120
 SOURCE = Path(stoker.__file__).parents[1]
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> ScriptJob:
+def job(tmp_path: Path) -> Job:
     return read_script_job(root=tmp_path / "ml", environ={})
 
 
