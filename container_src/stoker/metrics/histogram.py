@@ -1,9 +1,9 @@
 """Histograms with TensorBoard's usual bins: the stock counts at a fraction of their cost.
 
-The 1548 bins grow by a tenth from ±1e-12 to ±1e20. The upper 16 bits of a 32-bit float (sign,
-exponent, 7 bits of the mantissa) name a cell, and no cell holds more than one edge. Adding so much
+The 1548 bins grow by a tenth from ±1e-12 to ±1e20. The upper 13 bits of a 32-bit float (sign,
+exponent, 4 bits of the mantissa) name a cell, and no cell holds more than one edge. Adding so much
 to the bits that an edge comes to lie on the border of its cell moves what is beyond the edge to
-the next cell, which is in the same bin as a whole: counting cells then counts bins, exactly.
+the next cell, where only values of the same bin are left: counting cells then counts bins.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from numpy.typing import NDArray
 _SMALLEST_EDGE = 1e-12
 _LARGEST_EDGE = 1e20
 _GROWTH = 1.1
-_CELLS = 1 << 16
-_FEW_ELEMENTS = 1 << 14  # below, comparing with the edges is quicker than counting 65536 cells
+_CELL_BITS = 13  # sign, exponent, 4 bits of the mantissa: narrower than any bin
+_REST_BITS = 32 - _CELL_BITS
+_CELLS = 1 << _CELL_BITS
+_CELL_WIDTH = 1 << _REST_BITS
+_FEW_ELEMENTS = 1 << 13  # below, comparing with the edges is quicker than counting cells
 _CHUNK_ELEMENTS = 1 << 17  # what is made of a chunk stays in the processor's cache
 _SHARE_ELEMENTS = 1 << 20  # what is worth a thread; NumPy lets go of the interpreter meanwhile
 _MOST_THREADS = 4
@@ -86,8 +89,8 @@ def _tally_share(flat: NDArray[np.float32]) -> _Tally:
         for start in range(0, flat.size, _CHUNK_ELEMENTS):
             chunk = np.ascontiguousarray(flat[start : start + _CHUNK_ELEMENTS])
             bits, cells = chunk.view(np.uint32), index[: chunk.size]
-            np.copyto(cells, bits >> 16)
-            np.copyto(cells, (bits + tables.shifts.take(cells)) >> 16)
+            np.copyto(cells, bits >> _REST_BITS)
+            np.copyto(cells, (bits + tables.shifts.take(cells)) >> _REST_BITS)
             by_cell += np.bincount(cells, minlength=_CELLS)
             tallies.append(_tally_numbers(chunk))
     counts = np.zeros(tables.edges.size, dtype=np.int64)
@@ -135,7 +138,7 @@ def _tables() -> _Tables:
         positive.append(edge)
         edge *= _GROWTH
     edges = np.array([*(-edge for edge in reversed(positive)), 0.0, *positive])
-    first = (np.arange(_CELLS, dtype=np.uint32) << 16).view(np.float32)
+    first = (np.arange(_CELLS, dtype=np.uint32) << _REST_BITS).view(np.float32)
     with np.errstate(all="ignore"):
         bins = np.searchsorted(edges, first.astype(np.float64), side="right") - 1
     # Infinities and NaN belong to no bin.
@@ -149,7 +152,7 @@ def _make_shifts(positive: list[float]) -> NDArray[np.uint32]:
     below = _first_floats(np.array([0.0, *positive]), or_equal=False)
     firsts = np.concatenate((above.view(np.uint32), below.view(np.uint32) | np.uint32(1 << 31)))
     shifts = np.zeros(_CELLS, dtype=np.uint32)
-    shifts[firsts >> 16] = (_CELLS - (firsts & 0xFFFF)) % _CELLS
+    shifts[firsts >> _REST_BITS] = -firsts % _CELL_WIDTH
     return shifts
 
 
