@@ -106,6 +106,10 @@ def without_bytecode():
     ]
 
 
+def run_pip(*requirements):
+    return run("pip", "install", "--dry-run", "--no-index", *requirements)
+
+
 def main():
     paths = list(every_file())
     answers = {
@@ -121,8 +125,10 @@ def main():
         "sbom": json.loads(Path("/opt/stoker/sbom.cdx.json").read_text()),
         "bash_env_readable": os.access("/opt/stoker/bash_env.sh", os.R_OK),
         "pip_check": run("pip", "check"),
-        "pip_other_torch": run("pip", "install", "--dry-run", "--no-index", "torch==2.10.0"),
-        "pip_same_smdebug": run("pip", "install", "--dry-run", "--no-index", "smdebug==1.0.34"),
+        "pip_other_torch": run_pip("torch==2.10.0"),
+        "pip_smdebug": run_pip("smdebug"),
+        "pip_same_smdebug": run_pip("smdebug==1.0.34"),
+        "pip_old_protobuf": run_pip("smdebug==1.0.34", "protobuf==3.20.3"),
         "imports": last_json(run(sys.executable, "-c", IMPORTS)),
         "smdebug": last_json(run(sys.executable, "-c", SMDEBUG)),
     }

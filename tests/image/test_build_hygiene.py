@@ -57,7 +57,7 @@ def test_every_bundled_package_can_be_imported(found, flavor):
     versions = found["imports"]
     assert "error" not in versions, versions["error"]
     assert versions["torch"] == {"cpu": "2.13.0+cpu", "cuda": "2.13.0+cu130"}[flavor]
-    assert versions["smdebug"] == "1.0.34+stoker1"
+    assert versions["smdebug"] == "1.0.34+stoker2"
     assert (versions["cuda"] is not None) == (flavor == "cuda")
     if flavor == "cuda":
         assert versions["torchvision"].startswith("0.28.0")
@@ -140,7 +140,7 @@ def test_the_bill_of_materials_lists_python_and_debian_packages(found, flavor):
 def test_the_constraints_hold_what_requirements_may_not_replace(found, flavor):
     lines = [line for line in found["constraints"].splitlines() if not line.startswith("#")]
     held = {re.split(r"[=<>]", line)[0]: line for line in lines}
-    assert held["smdebug"] == "smdebug==1.0.34+stoker1"
+    assert held["smdebug"] == "smdebug==1.0.34+stoker2"
     assert held["sagemaker-training"] == "sagemaker-training==5.1.4"
     assert held["protobuf"].startswith("protobuf>=6.31.1")
     assert {"torch", "tensorboard", "torch-tb-profiler", "stoker"} <= held.keys()
@@ -154,8 +154,17 @@ def test_a_requirement_for_another_torch_is_refused(found):
     assert "constraint" in refused["out"] + refused["err"]
 
 
-def test_a_requirement_for_the_published_smdebug_is_satisfied_by_ours(found):
-    assert found["pip_same_smdebug"]["code"] == 0, found["pip_same_smdebug"]["err"]
+@pytest.mark.parametrize("asked", ["pip_smdebug", "pip_same_smdebug"])
+def test_a_requirement_for_the_published_smdebug_is_satisfied_by_ours(found, asked):
+    assert found[asked]["code"] == 0, found[asked]["err"]
+    assert "Requirement already satisfied: smdebug" in found[asked]["out"]
+    assert "Would install" not in found[asked]["out"]
+
+
+def test_no_requirement_drags_protobuf_back(found):
+    refused = found["pip_old_protobuf"]
+    assert refused["code"] != 0
+    assert "protobuf" in refused["err"]
 
 
 def test_the_history_holds_no_address_and_no_secret():

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,8 +14,10 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from tests.smdebug_wheels import LOCK, fetch_published
 
 from stoker.debugging import repack
+from stoker.debugging.smdebug_edits.needed import STRTOBOOL
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTO_MODULES = (
@@ -23,17 +28,22 @@ PROTO_MODULES = (
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """The wheel that docker/smdebug.lock names, checked by pip against the lock's hash."""
-    folder = tmp_path_factory.mktemp("upstream")
-    lock = ROOT / "docker/smdebug.lock"
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-    subprocess.run([*pip, "--dest", folder, "-r", lock], check=True, timeout=120)
-    return next(folder.glob("smdebug-*.whl"))
+    return fetch_published(tmp_path_factory.mktemp("upstream"))
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def level(request) -> int:
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def repacked(wheel, tmp_path_factory) -> Path:
-    return repack.repack(wheel, tmp_path_factory.mktemp("repacked"))
+def repacked(wheel, level, tmp_path_factory) -> Path:
+    return repack.repack(wheel, tmp_path_factory.mktemp("repacked"), level=level)
+
+
+@pytest.fixture(scope="module")
+def info(level) -> str:
+    return f"smdebug-1.0.34+stoker{level}.dist-info"
 
 
 def read(path: Path) -> dict[str, bytes]:
@@ -42,14 +52,18 @@ def read(path: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_the_name_carries_a_local_version(repacked):
-    assert repacked.name == "smdebug-1.0.34+stoker1-py2.py3-none-any.whl"
+def test_the_name_carries_a_local_version(repacked, level):
+    assert repacked.name == f"smdebug-1.0.34+stoker{level}-py2.py3-none-any.whl"
 
 
-def test_the_metadata_declares_what_smdebug_imports(repacked):
-    info = f"smdebug-{repack.VERSION}.dist-info"
+def test_the_level_of_the_image_is_the_one_with_all_mended(wheel, tmp_path):
+    assert repack.repack(wheel, tmp_path).name.startswith(f"smdebug-{repack.VERSION}-")
+    assert repack.VERSION == "1.0.34+stoker2"
+
+
+def test_the_metadata_declares_what_smdebug_imports(repacked, level, info):
     metadata = Parser().parsestr(read(repacked)[f"{info}/METADATA"].decode())
-    assert metadata["Version"] == "1.0.34+stoker1"
+    assert metadata["Version"] == f"1.0.34+stoker{level}"
     needs = metadata.get_all("Requires-Dist")
     assert {need.split()[0].split(">")[0] for need in needs} == {
         "boto3",
@@ -65,33 +79,50 @@ def test_the_metadata_declares_what_smdebug_imports(repacked):
     assert not [need for need in needs if "<" in need or "==" in need]
 
 
-def test_the_record_lists_every_file_with_its_hash(repacked):
+def test_the_record_lists_every_file_with_its_hash(repacked, info):
     files = read(repacked)
-    record = files.pop(f"smdebug-{repack.VERSION}.dist-info/RECORD").decode().splitlines()
+    record = files.pop(f"{info}/RECORD").decode().splitlines()
     listed = {
         name: (digest, size) for name, digest, size in (row.rsplit(",", 2) for row in record)
     }
-    assert listed.pop(f"smdebug-{repack.VERSION}.dist-info/RECORD") == ("", "")
+    assert listed.pop(f"{info}/RECORD") == ("", "")
     assert listed.keys() == files.keys()
     for name, content in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
         assert listed[name] == (f"sha256={digest}", str(len(content)))
 
 
-def test_each_changed_file_says_so_and_all_others_are_untouched(wheel, repacked):
+def test_each_changed_file_says_so_and_all_others_are_untouched(wheel, repacked, level, info):
     old, new = read(wheel), read(repacked)
-    changes = new[f"smdebug-{repack.VERSION}.dist-info/STOKER-CHANGES"].decode()
+    changes = new[f"{info}/STOKER-CHANGES"].decode()
     changed = {name for name in old if name.endswith(".py") and old[name] != new[name]}
-    assert len(changed) == len(repack.EDITS) + 10  # ten protobuf modules
+    edited = {edit.path for edit in repack.EDITS[level]} | {"smdebug/_version.py"}
+    protobuf = {f"smdebug/core/tfevent/proto/{name}_pb2.py" for name in PROTO_MODULES}
+    assert changed == edited | protobuf
     for name in changed:
         assert b"Changed by Stoker from smdebug 1.0.34" in new[name].splitlines()[0], name
         assert name in changes
-    licence = "dist-info/LICENSE"
-    assert old[f"smdebug-1.0.34.{licence}"] == new[f"smdebug-{repack.VERSION}.{licence}"]
+    assert old["smdebug-1.0.34.dist-info/LICENSE"] == new[f"{info}/LICENSE"]
 
 
-def test_the_same_input_gives_the_same_bytes(wheel, repacked, tmp_path):
-    assert repack.repack(wheel, tmp_path).read_bytes() == repacked.read_bytes()
+def test_each_reason_stands_at_the_head_of_the_file(repacked, level):
+    files = read(repacked)
+    for edit in repack.EDITS[level]:
+        assert f": {edit.why}." in files[edit.path].decode(), edit.path
+
+
+def test_every_module_compiles_without_a_warning(repacked):
+    for name, content in read(repacked).items():
+        if name.endswith(".py"):
+            compile(content, name, "exec", dont_inherit=True)
+
+
+def test_the_hash_in_the_program_is_that_of_the_lock():
+    assert f"--hash=sha256:{repack.UPSTREAM_SHA256}" in LOCK.read_text()
+
+
+def test_the_same_input_gives_the_same_bytes(wheel, repacked, level, tmp_path):
+    assert repack.repack(wheel, tmp_path, level=level).read_bytes() == repacked.read_bytes()
 
 
 def test_the_protobuf_modules_load_and_their_messages_survive_a_round_trip(repacked):
@@ -119,7 +150,7 @@ assert again == event and again.summary.value[0].tag == "loss"
 
 def test_strtobool_reads_the_same_words_as_distutils():
     namespace: dict = {}
-    exec(repack._STRTOBOOL_MODULE, namespace)
+    exec(STRTOBOOL, namespace)
     strtobool = namespace["strtobool"]
     assert [strtobool(word) for word in ("True", "y", "ON", "1")] == [1, 1, 1, 1]
     assert [strtobool(word) for word in ("false", "N", "off", "0")] == [0, 0, 0, 0]
@@ -148,22 +179,53 @@ def test_a_protobuf_module_of_another_shape_is_refused():
         repack.make_pb2("smdebug/core/tfevent/proto/x_pb2.py", "DESCRIPTOR = None\n")
 
 
-def test_it_runs_as_a_plain_file_before_stoker_is_installed(wheel, tmp_path):
-    program = [sys.executable, "-I", repack.__file__]
+def test_a_passage_may_be_named_by_its_ends(tmp_path):
+    edit = repack.Edit("x.py", "why", old="b", until="d", new="-")
+    assert edit.apply("abcde") == "a-de"
+    with pytest.raises(repack.RepackFailed, match="'d' exactly once, found it 2"):
+        edit.apply("abcded")
+    with pytest.raises(repack.RepackFailed, match="'d' stands before 'b'"):
+        edit.apply("dab")
+
+
+@pytest.fixture
+def build_stage(tmp_path) -> Path:
+    """What docker/Dockerfile copies for the program: no more may be needed."""
+    dockerfile = (ROOT / "docker/Dockerfile").read_text()
+    copied = re.findall(r"^COPY container_src/(\S*debugging/\S*) /steps/(\S*)$", dockerfile, re.M)
+    assert len(copied) == 2
+    for source, target in copied:
+        path = ROOT / "container_src" / source
+        if path.is_dir():
+            shutil.copytree(path, tmp_path / target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            (tmp_path / target).mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, tmp_path / target)
+    return tmp_path
+
+
+def test_it_runs_in_the_build_before_stoker_is_installed(wheel, build_stage):
+    program = [sys.executable, "-S", "-m", "stoker.debugging.repack"]
     done = subprocess.run(
-        [*program, wheel, tmp_path / "out"], capture_output=True, text=True, timeout=60
+        [*program, wheel, "out"],
+        cwd=build_stage,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert list((tmp_path / "out").glob("*+stoker1-*.whl"))
+    assert list((build_stage / "out").glob("*+stoker2-*.whl"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        ([], 2, "usage:"),
-        (["nowhere.whl", "out"], 3, "fix: pip download --no-deps smdebug==1.0.34"),
-    ],
-)
-def test_mistakes_on_the_command_line_are_explained(arguments, code, says, capsys, tmp_path):
-    assert repack.main([str(tmp_path / part) for part in arguments]) == code
-    assert says in capsys.readouterr().err
+def test_a_missing_wheel_is_explained(capsys, tmp_path):
+    assert repack.main([str(tmp_path / "nowhere.whl"), str(tmp_path / "out")]) == 3
+    assert "fix: pip download --no-deps smdebug==1.0.34" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--level", "3", "x.whl", "out"]])
+def test_mistakes_on_the_command_line_are_explained(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        repack.main(arguments)
+    assert ended.value.code == 2
+    assert "usage: repack" in capsys.readouterr().err

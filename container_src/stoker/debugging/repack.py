@@ -1,19 +1,22 @@
 """Make smdebug run on today's stack: repack the published wheel with as few changes as possible.
 
 smdebug 1.0.34 is the last release and needs protobuf 3.20, an old NumPy, `distutils` and four
-packages that it does not declare. This program reads that one wheel and writes
-`1.0.34+stoker1`: the protobuf modules in today's layout, five lines of code mended, and the true
-dependencies, so that pip resolves it like any package and `pip check` is clean.
+packages that it does not declare; and it has faults that a training script meets. This program
+reads that one wheel and writes `1.0.34+stoker2`: the protobuf modules in today's layout, the
+edits of `stoker.debugging.smdebug_edits`, and the true dependencies, so that pip resolves it like
+any package and `pip check` is clean. Level 1 (`1.0.34+stoker1`) is for comparisons: only what
+smdebug needs to run at all.
 
 It runs while the image is built, before Stoker is installed. So it imports nothing but the
-standard library and also works as a plain file.
+standard library and the edits.
 
 Example:
-    python -m stoker.debugging.repack smdebug-1.0.34-py2.py3-none-any.whl wheels/
+    python -m stoker.debugging.repack [--level 1] smdebug-1.0.34-py2.py3-none-any.whl wheels/
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import base64
 import hashlib
@@ -21,80 +24,39 @@ import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-UPSTREAM = "1.0.34"
-VERSION = f"{UPSTREAM}+stoker1"
+from stoker.debugging.smdebug_edits import (
+    ADDED,
+    EDITS,
+    METADATA_EDITS,
+    UPSTREAM,
+    Edit,
+    RepackFailed,
+    unexpected,
+)
+
+LEVEL = max(EDITS)
 UPSTREAM_SHA256 = "cf468938aa8e502888060b1508b7c78220074da23cd6c9e663e939057784b3f8"
 
 _OLD_INFO = f"smdebug-{UPSTREAM}.dist-info"
-_NEW_INFO = f"smdebug-{VERSION}.dist-info"
 _PROTO = "smdebug/core/tfevent/proto/"
 
 
-class RepackFailed(Exception):
-    """Why it cannot be done. No `StokerError`: this runs where Stoker is not installed yet."""
+def version_of(level: int) -> str:
+    """smdebug's version with our changes of that level."""
+    return f"{UPSTREAM}+stoker{level}"
 
 
-class Edit(NamedTuple):
-    """One change of one file: `old` stands there exactly once, `new` takes its place."""
-
-    path: str
-    old: str
-    new: str
-    why: str
+VERSION = version_of(LEVEL)
 
 
-_NO_DISTUTILS = "Python 3.12 removed distutils"
-_OLD_STRTOBOOL = "from distutils.util import strtobool"
-_NEW_STRTOBOOL = "from smdebug.core.strtobool import strtobool"
-EDITS = (
-    Edit("smdebug/_version.py", f'"{UPSTREAM}"', f'"{VERSION}"', "not the published package"),
-    Edit("smdebug/core/tfevent/util.py", ".tostring()", ".tobytes()", "NumPy 2.3 has no tostring"),
-    Edit(
-        "smdebug/core/tfevent/summary.py",
-        "scalar = float(scalar)\n",
-        "scalar = float(scalar.reshape(-1)[0])\n",
-        "NumPy 2.4 converts only 0-dimensional arrays to float",
-    ),
-    Edit("smdebug/core/config_validator.py", _OLD_STRTOBOOL, _NEW_STRTOBOOL, _NO_DISTUTILS),
-    Edit("smdebug/profiler/utils.py", _OLD_STRTOBOOL, _NEW_STRTOBOOL, _NO_DISTUTILS),
-)
-
-METADATA_EDITS = (
-    (f"\nVersion: {UPSTREAM}\n", f"\nVersion: {VERSION}\n"),
-    # The rebuilt protobuf modules need `internal.builder`, which came with 3.20.
-    ("Requires-Dist: protobuf (<=3.20.3,>=3.20.0)\n", "Requires-Dist: protobuf>=3.20.0\n"),
-    # 3.4.2 would need a C compiler in the image; 5.x has wheels and the same interface.
-    (
-        "Requires-Dist: pyinstrument (==3.4.2)\n",
-        "Requires-Dist: pyinstrument>=3.4.2\n"
-        # Imported by smdebug, and never declared.
-        + "".join(f"Requires-Dist: {name}\n" for name in ("pandas", "psutil", "requests", "six")),
-    ),
-)
-
-_STRTOBOOL_MODULE = '''\
-# Added by Stoker: takes the place of distutils.util.strtobool, which Python 3.12 removed.
-_TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
-_FALSE = frozenset({"0", "f", "false", "n", "no", "off"})
-
-
-def strtobool(val):
-    """1 for a word that means yes, 0 for one that means no; ValueError for any other."""
-    word = val.lower()
-    if word not in _TRUE | _FALSE:
-        raise ValueError(f"invalid truth value {word!r}")
-    return int(word in _TRUE)
-'''
-
-
-def repack(wheel: Path, outdir: Path) -> Path:
+def repack(wheel: Path, outdir: Path, *, level: int = LEVEL) -> Path:
     """Write the repacked wheel into `outdir`.
 
     Args:
         wheel: smdebug's wheel as published; its SHA-256 is checked.
         outdir: a folder; made when it is missing.
+        level: 1 = what it needs to run, 2 = also the faults that are mended.
 
     Returns:
         The path of the new wheel. The same input gives the same bytes.
@@ -102,31 +64,35 @@ def repack(wheel: Path, outdir: Path) -> Path:
     Raises:
         RepackFailed: it is not that wheel, or a line to change is not where it was.
     """
-    files = make_files(_read_wheel(wheel))
+    files = make_files(_read_wheel(wheel), level=level)
     outdir.mkdir(parents=True, exist_ok=True)
-    target = outdir / wheel.name.replace(f"-{UPSTREAM}-", f"-{VERSION}-", 1)
+    target = outdir / f"smdebug-{version_of(level)}-py2.py3-none-any.whl"
     _write_wheel(target, files)
     return target
 
 
-def make_files(upstream: Mapping[str, bytes]) -> dict[str, bytes]:
+def make_files(upstream: Mapping[str, bytes], *, level: int = LEVEL) -> dict[str, bytes]:
     """The files of the new wheel, RECORD last, from the files of the published one."""
     files = dict(upstream)
-    notes: dict[str, str] = {}
-    for edit in EDITS:
-        text = _replace_once(edit.path, files[edit.path].decode(), edit.old, edit.new)
-        files[edit.path] = f"{_mark(edit.why)}\n{text}".encode()
-        notes[edit.path] = edit.why
+    notes: dict[str, list[str]] = {}
+    version = Edit("smdebug/_version.py", "not the published package", UPSTREAM, version_of(level))
+    for edit in (version, *EDITS[level]):
+        files[edit.path] = edit.apply(files[edit.path].decode()).encode()
+        reasons = notes.setdefault(edit.path, [])
+        reasons += [edit.why] if edit.why not in reasons else []
+    for path, reasons in notes.items():
+        files[path] = "".join(map(_mark, reasons)).encode() + files[path]
     for path in sorted(name for name in files if name.startswith(_PROTO) and "_pb2" in name):
         files[path] = make_pb2(path, files[path].decode()).encode()
-        notes[path] = "protobuf 4 and later refuse descriptors in the layout of protoc 3.11"
-    files["smdebug/core/strtobool.py"] = _STRTOBOOL_MODULE.encode()
-    files[f"{_OLD_INFO}/METADATA"] = _metadata(files)
-    notes[f"{_OLD_INFO}/METADATA"] = "the version and the true dependencies"
+        notes[path] = ["protobuf 4 and later refuse descriptors in the layout of protoc 3.11"]
+    files |= {path: text.encode() for path, text in ADDED.items()}
+    notes |= {path: ["added"] for path in ADDED}
+    files[f"{_OLD_INFO}/METADATA"] = _metadata(files[f"{_OLD_INFO}/METADATA"].decode(), level)
     del files[f"{_OLD_INFO}/RECORD"]
-    renamed = {name.replace(_OLD_INFO, _NEW_INFO): content for name, content in files.items()}
-    renamed[f"{_NEW_INFO}/STOKER-CHANGES"] = _changes(notes).encode()
-    renamed[f"{_NEW_INFO}/RECORD"] = make_record(renamed).encode()
+    info = f"smdebug-{version_of(level)}.dist-info"
+    renamed = {name.replace(_OLD_INFO, info): content for name, content in files.items()}
+    renamed[f"{info}/STOKER-CHANGES"] = _changes(notes).encode()
+    renamed[f"{info}/RECORD"] = make_record(renamed, f"{info}/RECORD").encode()
     return renamed
 
 
@@ -139,12 +105,12 @@ def make_pb2(path: str, source: str) -> str:
     nodes = list(ast.walk(ast.parse(source)))
     found = [n.value for n in nodes if isinstance(n, ast.keyword) and n.arg == "serialized_pb"]
     if len(found) != 1:
-        raise RepackFailed(_unexpected(path, "`serialized_pb=`", len(found)))
+        raise unexpected(path, "`serialized_pb=`", len(found))
     siblings = _PROTO.strip("/").replace("/", ".")
     imports = [n for n in nodes if isinstance(n, ast.ImportFrom) and n.module == siblings]
     module = path.removesuffix(".py").replace("/", ".")
     lines = [
-        _mark("rebuilt from the descriptor inside it: protobuf 4 refuses the old layout"),
+        _mark("rebuilt from the descriptor inside it: protobuf 4 refuses the old layout").rstrip(),
         "from google.protobuf import descriptor_pool as _descriptor_pool",
         "from google.protobuf.internal import builder as _builder",
         *map(ast.unparse, imports),
@@ -156,13 +122,13 @@ def make_pb2(path: str, source: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def make_record(files: Mapping[str, bytes]) -> str:
+def make_record(files: Mapping[str, bytes], itself: str) -> str:
     """The RECORD of a wheel: path, hash and size of each file; its own line is empty."""
     lines = []
     for name, content in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
         lines.append(f"{name},sha256={digest},{len(content)}\n")
-    return "".join([*lines, f"{_NEW_INFO}/RECORD,,\n"])
+    return "".join([*lines, f"{itself},,\n"])
 
 
 def _read_wheel(wheel: Path) -> dict[str, bytes]:
@@ -193,48 +159,36 @@ def _write_wheel(target: Path, files: Mapping[str, bytes]) -> None:
             archive.writestr(entry, content)
 
 
-def _metadata(files: Mapping[str, bytes]) -> bytes:
-    text = files[f"{_OLD_INFO}/METADATA"].decode()
-    for old, new in METADATA_EDITS:
-        text = _replace_once("METADATA", text, old, new)
+def _metadata(text: str, level: int) -> bytes:
+    old, new = f"\nVersion: {UPSTREAM}\n", f"\nVersion: {version_of(level)}\n"
+    for edit in (Edit("METADATA", "the version", old, new), *METADATA_EDITS):
+        text = edit.apply(text)
     return text.encode()
 
 
-def _replace_once(path: str, text: str, old: str, new: str) -> str:
-    if text.count(old) != 1:
-        raise RepackFailed(_unexpected(path, repr(old), text.count(old)))
-    return text.replace(old, new)
-
-
 def _mark(why: str) -> str:
-    return f"# Changed by Stoker from smdebug {UPSTREAM} (Apache-2.0, section 4b): {why}."
+    return f"# Changed by Stoker from smdebug {UPSTREAM} (Apache-2.0, section 4b): {why}.\n"
 
 
-def _changes(notes: Mapping[str, str]) -> str:
-    lines = [f"{path.replace(_OLD_INFO, _NEW_INFO)}: {why}" for path, why in notes.items()]
-    head = f"smdebug {UPSTREAM}, changed by Stoker (Apache-2.0, section 4b). The changed files:\n"
-    return "\n".join([head, *lines, "smdebug/core/strtobool.py: added", ""])
-
-
-def _unexpected(path: str, what: str, count: int) -> str:
-    return (
-        f"{path}: expected {what} exactly once, found it {count} times\n"
-        f"  fix: compare the file with smdebug {UPSTREAM} and correct the edit in {__name__}"
-    )
+def _changes(notes: Mapping[str, Sequence[str]]) -> str:
+    head = f"smdebug {UPSTREAM}, changed by Stoker (Apache-2.0, section 4b). Changed files:\n\n"
+    lines = [f"{path}: {why}\n" for path, reasons in notes.items() for why in reasons]
+    return "".join([head, *lines, "METADATA: the version and the true dependencies\n"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run as a program: `repack WHEEL OUTDIR`."""
-    arguments = sys.argv[1:] if argv is None else list(argv)
-    if len(arguments) != 2:
-        print("usage: repack.py WHEEL OUTDIR", file=sys.stderr)
-        return 2
+    """Run as a program: `repack [--level N] WHEEL OUTDIR`."""
+    parser = argparse.ArgumentParser(prog="repack", description="Make smdebug run today.")
+    parser.add_argument("wheel", type=Path, metavar="WHEEL", help=f"of smdebug {UPSTREAM}")
+    parser.add_argument("outdir", type=Path, metavar="OUTDIR", help="where the new wheel goes")
+    parser.add_argument("--level", type=int, choices=sorted(EDITS), default=LEVEL)
+    arguments = parser.parse_args(argv)
     try:
-        target = repack(Path(arguments[0]), Path(arguments[1]))
+        target = repack(arguments.wheel, arguments.outdir, level=arguments.level)
     except RepackFailed as error:
         print(f"repack: {error}", file=sys.stderr)
         return 3
-    print(f"repack: {target} ({len(EDITS)} files mended, protobuf modules rebuilt)")
+    print(f"repack: {target} ({len(EDITS[arguments.level])} edits, protobuf modules rebuilt)")
     return 0
 
 
