@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 from figures import CannotMeasure, say
@@ -25,6 +26,22 @@ def make_stoker_venv() -> Path:
 def make_toolkit_venv() -> Path:
     """An environment with the stock toolkit and what it needs; without smdebug."""
     return _make_venv("toolkit", [TOOLKIT], stamp=f"{sys.version} {TOOLKIT}")
+
+
+def make_stock_smdebug() -> Path:
+    """A folder with smdebug 1.0.34, mended only as far as it takes to import and run it."""
+    folder = _BUILD / "stock-smdebug"
+    if not (folder / "smdebug").is_dir():
+        say("fetching smdebug's published wheel, once …")
+        lock = _REPOSITORY / "docker/smdebug.lock"
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
+        _check([*pip, "--no-deps", "--require-hashes", "--dest", str(_BUILD), "-r", str(lock)])
+        (published,) = _BUILD.glob("smdebug-1.0.34-*.whl")
+        from stoker.debugging.repack import repack
+
+        with zipfile.ZipFile(repack(published, _BUILD, level=1)) as archive:
+            archive.extractall(folder)
+    return folder
 
 
 def _make_venv(name: str, requirements: list[str], *, stamp: str) -> Path:

@@ -10,6 +10,10 @@ StokerError
 ├── LaunchFailed         the user's program could not be started
 ├── CheckpointFailed     a checkpoint could not be written or read
 ├── CheckpointMismatch   the checkpoint that was found belongs to something else
+├── RuleInvalid          a rule that does not exist, or settings it cannot work with
+├── ActionFailed         what a rule's finding should have brought about did not happen
+├── TensorMissing        a tensor or step was asked for that was not saved
+├── TensorsUnreadable    a folder holds no saved tensors, or damaged ones
 └── HostError            something on the user's own machine (engine, build, push)
 """
 
@@ -83,6 +87,30 @@ class CheckpointMismatch(StokerError):
     """The checkpoint that was found belongs to something else: other parameters, another model."""
 
     exit_code = 78
+
+
+class RuleInvalid(StokerError):
+    """A rule that does not exist, or settings it cannot work with."""
+
+    exit_code = 78
+
+
+class ActionFailed(StokerError):
+    """What a rule's finding should have brought about did not happen: a stop, a message."""
+
+    exit_code = 69
+
+
+class TensorMissing(StokerError):
+    """A tensor or step was asked for that was not saved."""
+
+    exit_code = 66
+
+
+class TensorsUnreadable(StokerError):
+    """A folder holds no saved tensors, or damaged ones."""
+
+    exit_code = 66
 
 
 class HostError(StokerError):

@@ -165,9 +165,10 @@ def test_one_that_warms_up_is_noticed_too(job, caplog):
     assert "the script profiles by itself: no traces" in warnings_in(caplog)[0]
 
 
-def test_the_first_ranks_are_traced_each_under_its_name(opt_ml):
+@pytest.mark.parametrize("variable", ["RANK", "OMPI_COMM_WORLD_RANK"])
+def test_the_first_ranks_are_traced_each_under_its_name(opt_ml, variable):
     for rank in (3, 8):
-        job = stoker.job(root=opt_ml.root, environ={"RANK": str(rank)})
+        job = stoker.job(root=opt_ml.root, environ={variable: str(rank)})
         train(job.profile(wait=0, warmup=1, active=1), 2)
     (file,) = (opt_ml.root / "output/tensorboard").rglob("*.gz")
     assert file.name.startswith("algo-1_3.")

@@ -90,3 +90,10 @@ def test_records_can_be_copied_and_sent_to_other_processes():
     place = Place(point=Point(x=1), names=("a",))
     assert copy.deepcopy(place) == place
     assert pickle.loads(pickle.dumps(place)) == place
+
+
+def test_the_changed_values_are_all_that_a_record_is_made_of():
+    assert Point3(x=0).changed_values() == {"x": 0}
+    changed = Point3(x=0, y=0, z=1)
+    assert changed.changed_values() == {"x": 0, "z": 1}
+    assert Point3(**changed.changed_values()) == changed

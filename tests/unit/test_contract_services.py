@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stoker.contract.paths import Paths
-from stoker.contract.services import read_services
+from stoker.contract.services import name_moved_files, read_services
 
 FILES = ("checkpointconfig", "tensorboardoutputconfig", "debughookconfig", "profilerconfig")
 
@@ -67,6 +67,15 @@ def test_a_variable_names_another_file(opt_ml, tmp_path, variable, field):
     other.write_text('{"LocalPath": "/from/the/other/file"}')
     services = read(opt_ml, **{variable: str(other)})
     assert getattr(services, field) == {"LocalPath": "/from/the/other/file"}
+
+
+def test_smdebug_is_told_where_the_files_of_a_moved_root_are(opt_ml):
+    paths = Paths(root=str(opt_ml.root))
+    assert name_moved_files(paths) == {}
+    opt_ml.config("debughookconfig", {})
+    file = f"{opt_ml.root}/input/config/debughookconfig.json"
+    assert name_moved_files(paths) == {"SMDEBUG_CONFIG_FILE_PATH": file}
+    assert name_moved_files(Paths(root="/opt/ml")) == {}
 
 
 @pytest.mark.parametrize("path", ["\ud800", "x" * 300, "/proc/nowhere", "/dev/null/x"])

@@ -63,6 +63,12 @@ class Record:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{type(self).__name__}({values})"
 
+    def changed_values(self) -> dict[str, Any]:
+        """Field → value, of those that differ from their defaults or have none."""
+        cls = type(self)
+        values = {name: getattr(self, name) for name in cls._fields}
+        return {n: v for n, v in values.items() if not hasattr(cls, n) or v != getattr(cls, n)}
+
     def replace(self, **changes: object) -> Self:
         """Returns a copy with some values changed."""
         return type(self)(**{**self.__dict__, **changes})

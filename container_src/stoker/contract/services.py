@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from stoker.contract.files import read_object
+from stoker.contract.paths import OPT_ML
 from stoker.contract.record import Record
 from stoker.errors import ConfigInvalid
 
@@ -60,6 +63,14 @@ def read_services(paths: Paths, environ: Mapping[str, str]) -> Services:
         profiler=read("profilerconfig.json"),
         complaints=tuple(complaints),
     )
+
+
+def name_moved_files(paths: Paths) -> dict[str, str]:
+    """The variables by which smdebug finds the files that are there, if not under /opt/ml."""
+    if paths.root == OPT_ML:
+        return {}
+    files = {variable: paths.config_file(name) for name, variable in _OVERRIDES.items()}
+    return {variable: str(file) for variable, file in files.items() if os.path.exists(file)}
 
 
 def _local_path(config: Mapping[str, Any], default: str) -> str:

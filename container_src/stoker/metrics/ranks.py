@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from stoker.contract.rank import read_rank
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.contract.job import Job
@@ -16,10 +18,9 @@ def rank_name(job: Job) -> str:
     Launchers number their processes. Where a plain script runs on each host, the hosts are told
     apart.
     """
-    for variable in ("RANK", "OMPI_COMM_WORLD_RANK"):
-        rank = job.environ.get(variable, "")
-        if rank.isascii() and rank.isdigit():
-            return "" if int(rank) == 0 else f"rank-{int(rank)}"
+    rank = read_rank(job.environ)
+    if rank is not None:
+        return "" if rank.number == 0 else f"rank-{rank.number}"
     return "" if job.is_leader else job.cluster.current_host
 
 

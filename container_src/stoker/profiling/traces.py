@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.profiler import ProfilerAction
 
+from stoker.contract.rank import read_rank
 from stoker.profiling.rivals import call_before_others_record, is_recorder_taken
 from stoker.profiling.trace_file import MOST_BYTES, write_trace
 from stoker.profiling.window import Window, make_window
@@ -212,5 +213,5 @@ def _read_rank(job: Job) -> int:
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank()
-    rank = job.environ.get("RANK", "")
-    return int(rank) if rank.isascii() and rank.isdigit() else 0
+    rank = read_rank(job.environ)
+    return rank.number if rank is not None else 0

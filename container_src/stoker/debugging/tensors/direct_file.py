@@ -1,0 +1,95 @@
+"""A large file, written past the page cache.
+
+Through the cache, hundreds of megabytes a step would push out the data that the training reads,
+and cost the processor several times as much (docs/decisions/0026).
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+_BLOCK_BYTES = 4096
+_BUFFER_BYTES = 8 << 20
+
+
+class DirectFile:
+    """Appends, as `GatheredFile` does: by way of one buffer, for the disk wants whole blocks."""
+
+    def __init__(self, path: str) -> None:
+        """
+        Raises:
+            OSError: EINVAL where the file system knows no direct writing, such as tmpfs.
+        """
+        self.size_bytes = 0
+        """Of everything appended so far."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_DIRECT
+        self._descriptor = os.open(path, flags, 0o666)
+        # Memory that was never touched is slow: one buffer serves for file after file.
+        self._memory = _SPARE.pop() if _SPARE else _make_buffer()
+        self._buffer = np.frombuffer(self._memory, np.uint8)
+        self._filled = 0
+
+    def append(self, piece: bytes | memoryview) -> None:
+        """Adds one piece. It may change as soon as this returns."""
+        size_bytes, start = len(piece), 0
+        self.size_bytes += size_bytes
+        content = np.frombuffer(piece, np.uint8)
+        while start < size_bytes:
+            taken = min(size_bytes - start, _BUFFER_BYTES - self._filled)
+            # NumPy, since it lets other threads run while it copies; memoryview does not.
+            np.copyto(
+                self._buffer[self._filled : self._filled + taken], content[start : start + taken]
+            )
+            self._filled += taken
+            start += taken
+            if self._filled == _BUFFER_BYTES:
+                self._write(_BUFFER_BYTES)
+
+    def _write(self, size_bytes: int) -> None:
+        content = memoryview(self._memory)[:size_bytes]
+        while content:
+            content = content[os.write(self._descriptor, content) :]
+        self._filled = 0
+
+    def _finish(self) -> None:
+        if self._filled:
+            self._write(-(-self._filled // _BLOCK_BYTES) * _BLOCK_BYTES)
+            os.ftruncate(self._descriptor, self.size_bytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                self._finish()
+        finally:
+            os.close(self._descriptor)
+            if not _SPARE:
+                _SPARE.append(self._memory)
+
+
+_SPARE: list[mmap.mmap] = []
+
+
+def is_not_direct(error: OSError) -> bool:
+    """Whether the file system cannot do it, while ordinary files may be written there."""
+    return error.errno in (errno.EINVAL, errno.EOPNOTSUPP)
+
+
+def _make_buffer() -> mmap.mmap:
+    # Private: forked processes must not write into each other's.
+    buffer = mmap.mmap(-1, _BUFFER_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    buffer.madvise(mmap.MADV_HUGEPAGE)
+    return buffer

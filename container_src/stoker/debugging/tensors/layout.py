@@ -1,0 +1,69 @@
+"""Where the files of saved tensors lie; the names are smdebug's, so that its readers find them.
+
+collections/000000000/<worker>_collections.json      what belongs together; replaced as names come
+events/<step>/<step>_<worker>.tfevents               the tensors of one step
+index/<step // 1000>/<step>_<worker>.json            where in that file each one is; written last
+stoker/<worker>_tensors.json                         what each tensor is (ours; others ignore it)
+training_job_end.ts                                  nothing will come any more
+<worker>.lock.sagemaker-ignore                       a process that saves as this worker has it
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+COLLECTIONS = "collections/000000000"
+DESCRIPTIONS = "stoker"
+EVENTS = "events"
+INDEX = "index"
+
+_STEPS_PER_INDEX_FOLDER = 1000
+_INDEX_FILE = re.compile(r"(\d+)_(.+)\.json")
+_COLLECTIONS_FILE = re.compile(r"(.+)_collections\.json")
+_DESCRIPTIONS_FILE = re.compile(r"(.+)_tensors\.json")
+
+
+def events_file(step: int, worker: str) -> str:
+    """Relative to the folder, as the index quotes it."""
+    return f"{EVENTS}/{step:012d}/{step:012d}_{worker}.tfevents"
+
+
+def index_file(step: int, worker: str) -> str:
+    return f"{INDEX}/{step // _STEPS_PER_INDEX_FOLDER:09d}/{step:012d}_{worker}.json"
+
+
+def collections_file(worker: str) -> str:
+    return f"{COLLECTIONS}/{worker}_collections.json"
+
+
+def descriptions_file(worker: str) -> str:
+    return f"{DESCRIPTIONS}/{worker}_tensors.json"
+
+
+def claim_file(worker: str) -> str:
+    """Of no interest to anyone on another machine."""
+    return f"{worker}.lock.sagemaker-ignore"
+
+
+def parse_index_name(name: str) -> tuple[int, str] | None:
+    """Step and worker of an index file; None for any other file."""
+    found = _INDEX_FILE.fullmatch(name)
+    return (int(found[1]), found[2]) if found else None
+
+
+def parse_collections_name(name: str) -> str | None:
+    """The worker whose collections these are; None for any other file."""
+    found = _COLLECTIONS_FILE.fullmatch(name)
+    return found[1] if found else None
+
+
+def parse_descriptions_name(name: str) -> str | None:
+    """The worker whose descriptions these are; None for any other file."""
+    found = _DESCRIPTIONS_FILE.fullmatch(name)
+    return found[1] if found else None
+
+
+def temporary(path: str) -> str:
+    """Where a file is written before it gets its name; uploaders leave such names alone."""
+    return f"{path}.{os.getpid()}.sagemaker-ignore"
