@@ -13,6 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from stoker.contract.job import Job
+    from stoker.metrics.saved_steps import SavedSteps
+
 _SIGUSR1 = 10  # `import signal` would cost a third of Python's own start
 
 
@@ -21,9 +24,12 @@ def wake() -> None:
 
     Never raises.
     """
+    if sys.excepthook is _leave_crash_file:
+        return  # awake: Python reads the .pth files of some virtual environments twice
     _line_buffer()
     _dump_stacks_on_request()
     _trace_on_request()
+    _save_tensors_on_request()
     # Until a script imports torch's SummaryWriter, this costs a comparison per import.
     call_after_import("torch.utils.tensorboard.writer", _adopt_summary_writer)
     sys.excepthook = _leave_crash_file
@@ -65,6 +71,35 @@ def _trace_steps() -> None:
         watch_steps()
     except Exception as error:  # a torch without such hooks
         print(f"[stoker] warning: STOKER_PROFILE does not work here: {error}", file=sys.stderr)
+
+
+def _save_tensors_on_request() -> None:
+    import os  # as above
+
+    environ = os.environ  # noqa: TID251 - as above
+    root = environ.get("STOKER_ROOT") or "/opt/ml"
+    file = environ.get("SMDEBUG_CONFIG_FILE_PATH") or f"{root}/input/config/debughookconfig.json"
+    if environ.get("STOKER_DEBUG") or environ.get("STOKER_RULES") or os.path.exists(file):
+        call_after_import("torch", _attach_hook)
+
+
+def _attach_hook() -> None:
+    try:
+        from stoker.debugging.hook.unchanged import attach_to_job
+
+        hook = attach_to_job(_open_saved_steps)
+        if hook is not None and "torch._dynamo" not in sys.modules:
+            call_after_import("torch._dynamo", hook.shield)
+    except Exception as error:  # a setting that cannot be used, or a library that is missing
+        print(f"[stoker] warning: no tensors are saved: {error}", file=sys.stderr)
+
+
+def _open_saved_steps(job: Job) -> SavedSteps | None:
+    try:
+        from stoker.metrics.saved_steps import open_saved_steps
+    except ImportError:
+        return None  # crc32c is missing here; the tensors are saved all the same
+    return open_saved_steps(job)
 
 
 def _adopt_summary_writer() -> None:

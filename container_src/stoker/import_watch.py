@@ -30,10 +30,11 @@ class _Watch:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != self._name:
+        # Removed by now, perhaps, but in a copy of the list that somebody goes through.
+        if name != self._name or self not in sys.meta_path:
             return None
-        sys.meta_path.remove(self)
-        found = (finder.find_spec(name, path, target) for finder in sys.meta_path)
+        behind = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        found = (finder.find_spec(name, path, target) for finder in behind)
         spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and spec.loader is not None:
             self._tell_when_loaded(spec.loader)
@@ -43,6 +44,9 @@ class _Watch:
         load = loader.exec_module
 
         def load_and_tell(module: ModuleType) -> None:
+            # Not before: libraries look for torch without importing it (importlib.util.find_spec).
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
             load(module)
             self._action()
 

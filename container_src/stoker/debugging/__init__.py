@@ -1,1 +1,1 @@
-"""Debugging: smdebug on today's stack."""
+"""Debugging: the hook that saves tensors, the rules that judge them, smdebug on today's stack."""

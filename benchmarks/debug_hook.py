@@ -1,0 +1,355 @@
+"""What the debugger's hook adds to a training step, beside stock smdebug.
+
+Usage: python benchmarks/debug_hook.py [--rounds 5] [--steps 8] [--only NAME] [--json]
+
+A net of ResNet-50's size is trained on one thread of the CPU: without a hook, with smdebug 1.0.34
+of which only what keeps it from running on today's stack was mended, and with ours. Three
+processes take turns, a round of steps each; the first round warms up. A round ends when its files
+are written, so what ours does in the background is part of its time as far as it does not run
+beside the training. The figures are medians of the time added per step; `ratio` is ours by
+stock's. Two processes differ by some hundredths of a step even if they do the same, so steps that
+save nothing are measured in one process, which puts the hook on for a round and takes it off for
+the next; `ratio` is by the step itself then, and a saved step in 500 is reckoned in from the first
+figure. Without a configuration there is nothing to put on: two processes, the quickest rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from figures import CannotMeasure, Figure, run, say
+from venvs import make_stock_smdebug
+
+_REPOSITORY = Path(__file__).resolve().parents[1]
+WORKERS = ("none", "stock", "ours")
+TENSORS = ["weights", "gradients"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One configuration, and what it may cost."""
+
+    name: str
+    hook: dict[str, Any] | None
+    """As debughookconfig.json has it; None: there is none, and ours is only loaded."""
+    goal: float
+    is_share_of_step: bool = False
+    """The goal is a share of the step, not of what stock adds."""
+    saved_every: int | None = None
+    """So seldom that a round has no saved step: its share is reckoned in."""
+
+
+def _hook(interval: int, *collections: str, reductions: str = "") -> dict[str, Any]:
+    parameters = {"reductions": reductions} if reductions else {}
+    return {
+        "HookParameters": {"save_interval": str(interval)},
+        "CollectionConfigurations": [
+            {"CollectionName": name, "CollectionParameters": parameters} for name in collections
+        ],
+    }
+
+
+CASES = (
+    Case(name="weights + gradients every step", hook=_hook(1, *TENSORS), goal=0.10),
+    Case(
+        name="6 reductions of weights + gradients every step",
+        hook=_hook(1, *TENSORS, reductions="min,max,mean,std,abs_mean,l2_norm"),
+        goal=0.25,
+    ),
+    Case(name="losses every step", hook=_hook(1), goal=0.5),
+    Case(
+        name="weights + gradients every 500 steps",
+        hook=_hook(500, *TENSORS),
+        goal=0.01,
+        is_share_of_step=True,
+        saved_every=500,
+    ),
+    Case(name="no configuration", hook=None, goal=0.002, is_share_of_step=True),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What the debugger's hook adds to a step.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=8, help="of a round")
+    parser.add_argument("--only", default="", help="cases whose name has this text")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args, _ = parser.parse_known_args()
+    if args.worker:
+        _work(args.worker)
+        return 0
+    return run(measure, parser, peer="stock smdebug")
+
+
+def measure(args: argparse.Namespace) -> list[Figure]:
+    """One figure a case."""
+    stock = make_stock_smdebug()
+    figures: list[Figure] = []
+    for case in CASES:
+        if args.only in case.name:
+            saved_ms = figures[0].ours if figures and case.saved_every else 0.0
+            figures.append(_measure(case, stock, args.rounds, args.steps, saved_ms))
+    return figures
+
+
+def _measure(case: Case, stock: Path, rounds: int, steps: int, saved_ms: float) -> Figure:
+    if case.saved_every:
+        return _measure_unsaved(case, stock, 6 * rounds, max(steps // 2, 1), saved_ms)
+    if case.is_share_of_step:
+        rounds, steps = 4 * rounds, max(steps // 2, 1)  # the quickest of many
+    say(f"{case.name}: {rounds} rounds of {steps} steps …")
+    with tempfile.TemporaryDirectory() as folder:
+        workers = {name: _Worker(name, case, stock, Path(folder, name)) for name in WORKERS}
+        try:
+            for worker in workers.values():
+                worker.train(2)
+            times: dict[str, list[float]] = {name: [] for name in WORKERS}
+            for _ in range(rounds):
+                for name, worker in workers.items():
+                    times[name].append(worker.train(steps))
+        finally:
+            for worker in workers.values():
+                worker.stop()
+    plain = statistics.median(times["none"])
+    added = {name: _added(times[name], times["none"], case) for name in ("stock", "ours")}
+    return Figure(
+        name=case.name,
+        ours=max(added["ours"], 0.0),
+        peer=plain if case.is_share_of_step else added["stock"],
+        unit="ms",
+        goal=case.goal,
+        others={"step without a hook": plain, "stock adds": added["stock"]},
+        note="beside the step itself" if case.is_share_of_step else "",
+    )
+
+
+def _measure_unsaved(case: Case, stock: Path, rounds: int, steps: int, saved_ms: float) -> Figure:
+    """Steps between those that are saved, and the share of one that is."""
+    say(f"{case.name}: {rounds} rounds of {steps} steps …")
+    with tempfile.TemporaryDirectory() as folder:
+        worker = _Worker("switched", case, stock, Path(folder, "ours"))
+        try:
+            worker.train(2)
+            pairs = [(worker.train(steps), worker.train(steps)) for _ in range(rounds)]
+        finally:
+            worker.stop()
+    plain = statistics.median(without for without, _ in pairs)
+    differences = sorted(with_hook - without for without, with_hook in pairs)
+    middle = differences[rounds // 4], differences[-1 - rounds // 4]
+    return Figure(
+        name=case.name,
+        ours=max(statistics.median(differences), 0.0) + saved_ms / (case.saved_every or 1),
+        peer=plain,
+        unit="ms",
+        goal=case.goal,
+        others={"a saved step adds": saved_ms},
+        note=f"beside the step itself; the middle half of {rounds} rounds added "
+        f"{middle[0]:.1f} to {middle[1]:.1f} ms",
+    )
+
+
+def _added(times: list[float], plain: list[float], case: Case) -> float:
+    if case.is_share_of_step:
+        return min(times) - min(plain)
+    # Each round beside its neighbours: what slows the machine for a while slows all three.
+    return statistics.median(one - other for one, other in zip(times, plain, strict=True))
+
+
+class _Worker:
+    """A process that trains when it is told to."""
+
+    def __init__(self, name: str, case: Case, stock: Path, folder: Path) -> None:
+        path = [str(_REPOSITORY / "container_src")]
+        if name == "stock":
+            path.insert(0, str(stock))
+        task = {"folder": str(folder), "hook": case.hook}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--worker", json.dumps({**task, "name": name})],
+            env={
+                **os.environ,  # noqa: TID251 - handed on as it is
+                "OMP_NUM_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join(path),
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def train(self, steps: int) -> float:
+        """Milliseconds a step."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f"{steps}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise CannotMeasure("a training ended before its time")
+        return float(line) / steps
+
+    def stop(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(60)
+
+
+def _work(task_text: str) -> None:
+    """In the process: one line with a number of steps in, one line with milliseconds out."""
+    task = json.loads(task_text)
+    printed, sys.stdout = sys.stdout, sys.stderr  # smdebug logs there
+    parts = _MAKE[task["name"]](task)
+    for line in sys.stdin:
+        parts.prepare()
+        start = time.perf_counter()
+        for _ in range(int(line)):
+            parts.step()
+        parts.settle()
+        print((time.perf_counter() - start) * 1e3, file=printed, flush=True)
+        # 200 MB a step: what is measured is written and can go.
+        shutil.rmtree(f"{task['folder']}/events", ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a process does in a round."""
+
+    step: Callable[[], None]
+    settle: Callable[[], None] = lambda: None
+    """At its end; part of its time."""
+    prepare: Callable[[], None] = lambda: None
+    """Before it; not part of its time."""
+
+
+def _make_plain(task: dict[str, Any]) -> Parts:
+    return Parts(_make_training()[2])
+
+
+def _make_stock(task: dict[str, Any]) -> Parts:
+    model, criterion, step = _make_training()
+    if task["hook"] is None:
+        return Parts(step)
+    import smdebug.pytorch as smd
+
+    file = f"{task['folder']}.json"
+    Path(file).write_text(json.dumps({**task["hook"], "LocalPath": task["folder"]}))
+    hook = smd.Hook.create_from_json_file(file)
+    hook.register_module(model)
+    hook.register_loss(criterion)
+    hook.set_mode(smd.modes.TRAIN)
+    return Parts(step)  # it writes on the training's own thread
+
+
+def _make_ours(task: dict[str, Any]) -> Parts:
+    if task["hook"] is None:
+        import stoker.autoload
+
+        stoker.autoload.wake()
+        return _make_plain(task)
+    from stoker.debugging.hook.attach import attach
+    from stoker.debugging.hook.config import read_hook_config
+
+    hook = attach(read_hook_config(task["hook"]), task["folder"])
+    _, _, step = _make_training()
+    return Parts(step, settle=hook.flush)
+
+
+def _make_switched(task: dict[str, Any]) -> Parts:
+    """Ours, on in every second round; it saves from step 500 on, and no round is that long."""
+    from stoker.debugging.hook.attach import Hook, attach
+    from stoker.debugging.hook.config import read_hook_config
+
+    _, _, step = _make_training()
+    parameters = {**task["hook"]["HookParameters"], "start_step": "1"}
+    config = read_hook_config({**task["hook"], "HookParameters": parameters})
+    hooks: list[Hook] = []
+
+    def switch() -> None:
+        if hooks:
+            hooks.pop().close()
+        else:
+            hooks.append(attach(config, task["folder"]))
+            step()  # it looks at the model once
+
+    return Parts(step, prepare=switch)
+
+
+_MAKE: dict[str, Callable[[dict[str, Any]], Parts]] = {
+    "none": _make_plain,
+    "stock": _make_stock,
+    "ours": _make_ours,
+    "switched": _make_switched,
+}
+
+
+def _make_training() -> tuple[Any, Any, Callable[[], None]]:
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model, criterion = _make_resnet50(), nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    images, labels = torch.randn(4, 3, 64, 64), torch.randint(0, 1000, (4,))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        criterion(model(images), labels).backward()
+        optimizer.step()
+
+    return model, criterion, step
+
+
+def _make_resnet50() -> Any:  # noqa: ANN401 - torch is imported in the workers only
+    """25.6 million parameters in 161 tensors, in 3, 4, 6 and 3 bottlenecks."""
+    from torch import nn
+
+    class Bottleneck(nn.Module):
+        def __init__(self, before: int, width: int, stride: int) -> None:
+            super().__init__()
+            after = 4 * width
+            self.conv1 = nn.Conv2d(before, width, 1, bias=False)
+            self.bn1 = nn.BatchNorm2d(width)
+            self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
+            self.bn2 = nn.BatchNorm2d(width)
+            self.conv3 = nn.Conv2d(width, after, 1, bias=False)
+            self.bn3 = nn.BatchNorm2d(after)
+            self.relu = nn.ReLU(inplace=True)
+            self.downsample = None
+            if before != after:
+                conv = nn.Conv2d(before, after, 1, stride, bias=False)
+                self.downsample = nn.Sequential(conv, nn.BatchNorm2d(after))
+
+        def forward(self, x: Any) -> Any:  # noqa: ANN401 - as above
+            left = x if self.downsample is None else self.downsample(x)
+            x = self.relu(self.bn1(self.conv1(x)))
+            x = self.relu(self.bn2(self.conv2(x)))
+            return self.relu(self.bn3(self.conv3(x)) + left)
+
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, 64, 7, 2, padding=3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, padding=1),
+    ]
+    before = 64
+    for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for number in range(blocks):
+            layers.append(Bottleneck(before, width, stride if number == 0 else 1))
+            before = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Saving tensors of a script that knows nothing of it."""

@@ -1,0 +1,159 @@
+"""Host memory for the tensors of a step, used again once they are written."""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+
+_ALIGNMENT = 64
+_SMALLEST_BYTES = 1 << 20
+_HUGE_PAGES_BYTES = 4 << 20
+_PATIENCE_SECONDS = 60.0
+
+# What NumPy, and so the files, can hold; the rest is widened.
+_KEPT = {
+    *(torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bool),
+    *(torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+}
+_WIDENED = {torch.bfloat16, torch.complex32} | {
+    dtype
+    for name, dtype in vars(torch).items()
+    if name.startswith("float8_") and isinstance(dtype, torch.dtype)
+}
+
+
+def can_be_saved(dtype: torch.dtype) -> bool:
+    """torch has types, such as those of four bits, that it cannot even copy."""
+    return dtype in _KEPT or dtype in _WIDENED
+
+
+def saved_type(dtype: torch.dtype) -> torch.dtype:
+    """The type a tensor is saved as: bfloat16 and float8 become float32, which holds them."""
+    if dtype in _KEPT:
+        return dtype
+    return torch.complex64 if dtype.is_complex else torch.float32
+
+
+class _Place(NamedTuple):
+    chunk: int
+    offset_bytes: int
+    shape: torch.Size
+    dtype: torch.dtype
+    view: torch.Tensor
+
+
+class Arena:
+    """Room for one step. The next step that has the same tensors finds the same views."""
+
+    def __init__(self, *, is_pinned: bool) -> None:
+        self._is_pinned = is_pinned
+        self._chunks: list[torch.Tensor] = []
+        self._chunk = self._offset_bytes = 0
+        self._places: dict[str, _Place] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(chunk.numel() for chunk in self._chunks)
+
+    def reserve(self, size_bytes: int) -> None:
+        """Makes sure that this much is there in one piece, now and not bit by bit."""
+        if not self._chunks or self._left_bytes() < size_bytes:
+            self._grow(size_bytes)
+
+    def room(self, name: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
+        """An uninitialised tensor on the host, the caller's until `reset`."""
+        size_bytes = shape.numel() * dtype.itemsize
+        padded_bytes = -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
+        if not self._chunks or self._left_bytes() < padded_bytes:
+            self._grow(padded_bytes)
+        place = self._places.get(name)
+        here = (self._chunk, self._offset_bytes, shape, dtype)
+        if place is None or place[:4] != here:
+            # Made in inference mode, a view could not be written to outside of it, by later steps.
+            with torch.inference_mode(False):
+                flat = self._chunks[self._chunk][self._offset_bytes :][:size_bytes]
+                self._places[name] = place = _Place(*here, flat.view(dtype).view(shape))
+        self._offset_bytes += padded_bytes
+        return place.view
+
+    def reset(self) -> None:
+        """All of it is free again."""
+        self._chunk = self._offset_bytes = 0
+
+    def _left_bytes(self) -> int:
+        return self._chunks[self._chunk].numel() - self._offset_bytes
+
+    def _grow(self, size_bytes: int) -> None:
+        while self._chunk + 1 < len(self._chunks):
+            self._chunk, self._offset_bytes = self._chunk + 1, 0
+            if self._left_bytes() >= size_bytes:
+                return
+        wanted_bytes = max(size_bytes, self.size_bytes, _SMALLEST_BYTES)
+        self._chunks.append(_allocate(wanted_bytes, is_pinned=self._is_pinned))
+        self._chunk, self._offset_bytes = len(self._chunks) - 1, 0
+
+
+def _allocate(size_bytes: int, *, is_pinned: bool) -> torch.Tensor:
+    # Made in inference mode, it could not be written to outside of it.
+    with torch.inference_mode(False):
+        if is_pinned:
+            return torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True)
+        memory = mmap.mmap(-1, size_bytes)
+        if size_bytes >= _HUGE_PAGES_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+            # Else the first step that uses it is slowed by one fault for each 4 KiB.
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        return torch.from_numpy(np.frombuffer(memory, dtype=np.uint8))
+
+
+class Pool:
+    """Arenas within a bound: those of steps that wait to be written, and those that are free."""
+
+    def __init__(self, limit_bytes: int, when_full: Literal["wait", "drop"]) -> None:
+        self._limit_bytes = limit_bytes
+        self._patience_seconds = _PATIENCE_SECONDS if when_full == "wait" else 0.0
+        self._changed = threading.Condition()
+        self._arenas: list[Arena] = []
+        self._free: list[Arena] = []
+        self._expected_bytes = 0
+        self._is_stuck = False
+        """Nobody waits for a disk that hangs a second time."""
+        self.waited = 0
+        """How often the training had to wait for the disk."""
+
+    def take(self) -> Arena | None:
+        """An empty arena; None if the steps before take all memory and nobody waits longer."""
+        with self._changed:
+            if not self._has_room():
+                self.waited += 1
+                patience_seconds = 0.0 if self._is_stuck else self._patience_seconds
+                if not self._changed.wait_for(self._has_room, patience_seconds):
+                    self._is_stuck = True
+                    return None
+            if self._free:
+                return self._free.pop()
+            has_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+            self._arenas.append(Arena(is_pinned=has_cuda))
+            return self._arenas[-1]
+
+    def give_back(self, arena: Arena) -> None:
+        """Its step is written. Called by the writer's thread."""
+        with self._changed:
+            self._expected_bytes = arena.size_bytes
+            self._is_stuck = False
+            arena.reset()
+            self._free.append(arena)
+            self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        taken_bytes = sum(arena.size_bytes for arena in self._arenas)
+        expected_bytes = max([self._expected_bytes, *(a.size_bytes for a in self._arenas)])
+        return (
+            bool(self._free)
+            or not self._arenas
+            or taken_bytes + expected_bytes <= self._limit_bytes
+        )

@@ -1,0 +1,231 @@
+"""Attaches the hook to this process."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import distributed
+
+from stoker.contract.record import Record
+from stoker.debugging.hook.capture import Capture
+from stoker.debugging.hook.config import HookConfig
+from stoker.debugging.hook.recorder import Recorder, Sink
+from stoker.debugging.need import Need
+from stoker.debugging.tensors.claim import Claim
+from stoker.debugging.tensors.end_marker import mark_end, unmark_end
+
+
+class Place(Record):
+    """Where the hook runs, as far as torch does not tell."""
+
+    rank: int = 0
+    ranks: int = 1
+    checkpoint_dir: str | None = None
+    """Where the count of steps is kept for a resumed run; None: nowhere."""
+    is_job: bool = False
+    """A training job: the launcher marks its end, and not the hook."""
+
+
+def attach(
+    config: HookConfig,
+    folder: str | os.PathLike[str],
+    *,
+    needs: Sequence[Need] = (),
+    place: Place | None = None,
+    sink: Sink | None = None,
+) -> Hook:
+    """Saves tensors of all models that this process trains from now on.
+
+    Args:
+        config: what to save, and when.
+        folder: where to; smdebug's readers and `stoker tensors` read it.
+        needs: what rules want besides.
+        place: which of several processes this is, and the like.
+        sink: gets the same steps.
+
+    Example:
+        >>> with attach(default_config("gradients", every=10), "tensors"):
+        ...     train(model)
+    """
+    hook = Hook(config, os.fspath(folder), needs, place or Place(), sink)
+    # Scripts that train load it anyway: their first optimizer does.
+    importlib.import_module("torch._dynamo")
+    hook.shield()
+    return hook
+
+
+class Hook:
+    """Is there until it is closed, or the process ends. Never raises into the training."""
+
+    def __init__(
+        self,
+        config: HookConfig,
+        folder: str,
+        needs: Sequence[Need],
+        place: Place,
+        sink: Sink | None,
+    ) -> None:
+        self._config, self._folder = config, folder
+        self._needs, self._place, self._sink = needs, place, sink
+        self._recorder: Recorder | None = None
+        self._claim: Claim | None = None
+        self._is_closed = False
+        self._process = os.getpid()
+        self.capture = Capture(self._start, guard=self._guarded)
+        _forget_in_children(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the last step, writes all that is left and takes the hook off."""
+        if self._is_closed:
+            return
+        self._take_off()
+        if self._recorder is not None:
+            try:
+                self._recorder.close()
+                if not self._recorder.has_failed:
+                    mark_end(self._folder, is_job=self._place.is_job)
+            except Exception as error:  # a full disk, say: the training has succeeded all the same
+                _warn(f"the last tensors are not saved: {error}")
+        if self._claim is not None:
+            self._claim.release()
+
+    def shield(self) -> None:
+        """Called once torch's compiler is loaded, which must not look into the hook."""
+        if not self._is_closed:
+            self.capture.calls.shield()
+
+    def flush(self) -> None:
+        """Waits until all steps that have ended are on file."""
+        if self._recorder is not None:
+            self._recorder.flush()
+
+    def _take_off(self) -> None:
+        self._is_closed = True
+        atexit.unregister(self.close)
+        self.capture.close()
+
+    def _start(self) -> Recorder | None:
+        """Before each step: who saves it. None also takes the hook off."""
+        if _has_smdebug_hook():
+            _warn("the script has a hook of smdebug's own: ours withdraws, nothing is saved twice")
+        elif self._recorder is None:
+            self._recorder = self._make_recorder()
+        elif self._recorder.has_failed:
+            _warn("the debugger's hook is off now; the training goes on")
+            self._recorder = None
+        if self._recorder is None or _has_smdebug_hook():
+            self._take_off()
+            return None
+        return self._recorder
+
+    def _make_recorder(self) -> Recorder | None:
+        """Now and not before: a process may import torch and never train."""
+        rank, ranks = self._place.rank, self._place.ranks
+        if distributed.is_available() and distributed.is_initialized():
+            rank, ranks = distributed.get_rank(), distributed.get_world_size()
+        is_one_of_many = rank > 0 and self._config.include_workers == "one"
+        if is_one_of_many or torch.utils.data.get_worker_info() is not None:
+            return None
+        worker = f"worker_{rank}"
+        if not self._claim_folder(worker):
+            return None
+        recorder = Recorder(
+            self._config,
+            self._folder,
+            needs=self._needs,
+            worker=worker,
+            workers=ranks if self._config.include_workers == "all" else 1,
+            checkpoint_dir=self._place.checkpoint_dir,
+            is_first=rank == 0,
+            sink=self._sink,
+            warn=_warn,
+        )
+        # After the writer's own: the last to come is the first to be called.
+        atexit.register(self.close)
+        self._close_at_end_of_child()
+        return recorder
+
+    def _claim_folder(self, worker: str) -> bool:
+        try:
+            self._claim = Claim(self._folder, worker)
+            unmark_end(self._folder, is_job=self._place.is_job)
+        except OSError as error:
+            _warn(
+                f"tensors cannot be saved in {self._folder}: {error.strerror};"
+                " the debugger's hook is off now"
+            )
+            return False
+        if not self._claim.is_ours:
+            self._claim.forget()
+            _warn(f"another process saves its tensors in {self._folder}: this one saves none")
+        return self._claim.is_ours
+
+    def _close_at_end_of_child(self) -> None:
+        # What multiprocessing starts leaves by os._exit: atexit is not for it.
+        process = sys.modules.get("multiprocessing.process")
+        util = sys.modules.get("multiprocessing.util")
+        if process is not None and util is not None and process.parent_process() is not None:
+            util.Finalize(None, self.close, exitpriority=100)
+
+    def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own
+            if self._is_closed:
+                return None
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:  # saved tensors are never worth a training
+                _warn(
+                    "the debugger's hook has failed and is off now; the training goes on:"
+                    f" {type(error).__name__}: {error}"
+                )
+                self._take_off()
+                return None
+
+        return guarded
+
+    def _forget(self) -> None:
+        """In a forked child: what was begun is the parent's; else the child may be the one."""
+        if self._claim is not None:
+            self._claim.forget()
+        if self._recorder is not None and not self._is_closed:
+            self._take_off()
+
+
+def _forget_in_children(hook: Hook) -> None:
+    reference = weakref.ref(hook)
+
+    def forget() -> None:
+        found = reference()
+        if found is not None:
+            found._forget()
+
+    os.register_at_fork(after_in_child=forget)
+
+
+def _has_smdebug_hook() -> bool:
+    """Whether the script made one: smdebug keeps the last here."""
+    module = sys.modules.get("smdebug.core.singleton_utils")
+    return module is not None and getattr(module, "_ts_hook", None) is not None
+
+
+def _warn(text: str) -> None:
+    print(f"[stoker] warning: {text}", file=sys.stderr, flush=True)

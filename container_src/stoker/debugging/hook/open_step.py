@@ -1,0 +1,134 @@
+"""A step while it runs: its tensors are copied as they come, before the training changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from stoker.debugging.description import Description
+from stoker.debugging.hook.arena import Arena, saved_type
+from stoker.debugging.hook.flatten import plain, tensors_in
+from stoker.debugging.hook.forms import Form, Forms
+from stoker.debugging.hook.models import describe_end
+from stoker.debugging.hook.reduce import reduce, reduce_on_device
+from stoker.debugging.step_tensors import Mode
+from stoker.debugging.tensors.saved_step import SavedStep
+
+
+class OpenStep:
+    """What is saved of one step."""
+
+    def __init__(self, step: int, mode: Mode, mode_step: int, forms: Forms, arena: Arena) -> None:
+        self.step, self.mode, self.mode_step = step, mode, mode_step
+        self.forms = forms
+        self.arena = arena
+        self.described: dict[str, Description] = {}
+        """What was saved, by name."""
+        self.histograms: dict[str, tuple[str, ...]] = {}
+        self._views: dict[str, torch.Tensor] = {}
+        """The copies …"""
+        self._forms: dict[str, Form] = {}
+        """… and what is made of each."""
+        self._later: dict[str, tuple[tuple[str, ...], torch.Tensor]] = {}
+        """Reductions that are made on another device."""
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._positions: dict[tuple[str, str], int] = {}
+        self._copied: torch.cuda.Event | None = None
+
+    def take(self, tensor: Description, value: torch.Tensor) -> None:
+        """Saves a tensor if it is wanted; the last one of a name counts."""
+        form = self.forms.of(tensor)
+        if form is not None:
+            found = plain(value)
+            if found is not None:
+                self._take(tensor, form, found)
+
+    def take_all(self, found: Sequence[tuple[Description, torch.Tensor]]) -> None:
+        """Many at once: those that are copied, in one call."""
+        copies: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
+        for tensor, value in found:
+            form = self.forms.of(tensor)
+            dense = plain(value) if form is not None else None
+            if form is None or dense is None:
+                continue
+            if dense.device.type == "cpu" and form.is_copied:
+                copies[0].append(self._room(tensor, form, dense))
+                copies[1].append(dense)
+                self._note(tensor, form, dense)
+            else:
+                self._take(tensor, form, dense)
+        if copies[0]:
+            torch._foreach_copy_(*copies)
+
+    def take_ends(
+        self,
+        name: str,
+        module_class: str,
+        side: str,
+        values: object,
+        *,
+        is_model: bool = False,
+        is_of_loss: bool = False,
+    ) -> None:
+        """The inputs or outputs of a call. A second call in the same step counts on."""
+        position = self._positions.get((name, side), 0)
+        for value in tensors_in(values):
+            tensor = describe_end(
+                name, module_class, side, position, is_model=is_model, is_of_loss=is_of_loss
+            )
+            self.take(tensor, value)
+            position += 1
+        self._positions[name, side] = position
+
+    def make(self) -> SavedStep:
+        """The step, for files. Called by the writer's thread, while copies may be under way."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        reductions = {
+            name: dict(zip(names, values.tolist(), strict=True))
+            for name, (names, values) in self._later.items()
+        }
+        for name, form in self._forms.items():
+            if form.reductions and name not in reductions:
+                reductions[name] = reduce(self._views[name], form.reductions)
+        values = {n: v.numpy() for n, v in self._views.items() if self._forms[n].has_values}
+        return SavedStep(
+            step=self.step,
+            mode=self.mode,
+            mode_step=self.mode_step,
+            tensors=values,
+            reductions=reductions,
+            shapes=self._shapes,
+        )
+
+    def end(self) -> None:
+        """Nothing comes any more."""
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._copied.record()
+
+    def _take(self, tensor: Description, form: Form, value: torch.Tensor) -> None:
+        is_here = value.device.type == "cpu"
+        if form.has_values or (form.reductions and is_here):
+            self._room(tensor, form, value).copy_(value, non_blocking=True)
+        if form.reductions and not is_here:
+            self._later[tensor.name] = (form.reductions, reduce_on_device(value, form.reductions))
+        self._note(tensor, form, value)
+
+    def _note(self, tensor: Description, form: Form, value: torch.Tensor) -> None:
+        # Of a tensor without elements reductions are NaN; its shape tells that from a real one.
+        if form.has_shape or (form.reductions and not value.numel()):
+            self._shapes[tensor.name] = tuple(value.shape)
+        self.described.setdefault(tensor.name, tensor)
+
+    def _room(self, tensor: Description, form: Form, value: torch.Tensor) -> torch.Tensor:
+        known = self._views.get(tensor.name)
+        if known is not None and known.shape == value.shape:
+            return known
+        room = self.arena.room(tensor.name, value.shape, saved_type(value.dtype))
+        self._views[tensor.name] = room
+        self._forms[tensor.name] = form
+        if form.histograms and form.has_values:
+            self.histograms[tensor.name] = form.histograms
+        return room

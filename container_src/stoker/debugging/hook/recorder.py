@@ -1,0 +1,212 @@
+"""From steps to files: counts them, opens those that are saved, and hands them to the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from stoker.debugging.description import Description
+from stoker.debugging.hook.arena import Pool
+from stoker.debugging.hook.config import HookConfig
+from stoker.debugging.hook.forms import Table
+from stoker.debugging.hook.open_step import OpenStep
+from stoker.debugging.hook.resume import (
+    CheckpointWatch,
+    Counts,
+    read_counts,
+    read_saved_counts,
+)
+from stoker.debugging.hook.wanted import LOSSES, Wanted, with_needs
+from stoker.debugging.need import Need
+from stoker.debugging.step_tensors import Mode
+from stoker.debugging.tensors.background import BackgroundWriter
+from stoker.debugging.tensors.collection import write_collections
+from stoker.debugging.tensors.descriptions import read_descriptions, write_descriptions
+from stoker.debugging.tensors.saved_step import SavedStep
+
+_NO_BOUND_BYTES = 1 << 62
+"""The writer's queue: the pool of arenas is the bound."""
+
+
+class Sink(Protocol):
+    """Someone else who gets what is saved, such as TensorBoard. Called by the writer's thread."""
+
+    def write(
+        self, step: SavedStep, losses: Sequence[str], histograms: Mapping[str, Sequence[str]]
+    ) -> None:
+        """
+        Args:
+            step: its arrays are gone afterwards.
+            losses: the tensors among them that are one.
+            histograms: tensors that want one → the collections they want it for.
+        """
+
+
+class Recorder:
+    """Saves what is due, for one worker."""
+
+    def __init__(
+        self,
+        config: HookConfig,
+        folder: str,
+        *,
+        needs: Iterable[Need] = (),
+        worker: str = "worker_0",
+        workers: int = 1,
+        checkpoint_dir: str | None = None,
+        is_first: bool = True,
+        sink: Sink | None = None,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._folder, self._worker, self._workers = folder, worker, workers
+        self._table = Table(with_needs(config.wanted, needs, config.schedules))
+        self._when_full = config.when_full
+        self._pool = Pool(config.limit_bytes, config.when_full)
+        self._sink = sink
+        self._warn = warn
+        self._said: set[str] = set()
+        self._dropped = 0
+        self._descriptions: dict[str, Description] = {}
+        self._writer = BackgroundWriter(folder, worker, limit_bytes=_NO_BOUND_BYTES, report=warn)
+        counts = read_counts(checkpoint_dir) if checkpoint_dir else Counts()
+        if counts.step < 0:
+            counts = self._go_on()
+        # All workers go on from the same step; one of them keeps the count.
+        self._checkpoints = (
+            CheckpointWatch(checkpoint_dir) if checkpoint_dir and is_first else None
+        )
+        self._run = counts.run
+        self.step = counts.step
+        """The global one, over all modes."""
+        self.mode_steps = dict(counts.mode_steps)
+        self.last_saved_step = counts.last_saved_step
+        self.open: OpenStep | None = None
+        """The step that runs now, if it is saved."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Files cannot be written: there is no use in going on."""
+        return self._writer.has_failed
+
+    def _go_on(self) -> Counts:
+        """A script may train in one process and again in another: steps of both are kept."""
+        counts = read_saved_counts(self._folder, self._worker)
+        if counts.step >= 0:
+            self._warn(
+                f"{self._folder} has steps of an earlier process, up to {counts.step}: those of"
+                " this one are counted on from there"
+            )
+            for tensor in read_descriptions(self._folder, self._worker):
+                self._table.enlist(tensor)
+                self._descriptions[tensor.name] = tensor
+        return counts
+
+    def next_step(self, mode: Mode) -> OpenStep | None:
+        """Ends the step before and begins one."""
+        self.end_step()
+        if self._checkpoints is not None:
+            self._checkpoints.note(self._counts())
+        self.step += 1
+        mode_step = self.mode_steps[mode] = self.mode_steps.get(mode, -1) + 1
+        forms = self._table.due(mode, mode_step)
+        if forms is None:
+            return None
+        arena = self._pool.take()
+        if self._pool.waited:
+            self._say_full()
+        if arena is None:
+            self._dropped += 1
+            return None
+        self.open = OpenStep(self.step, mode, mode_step, forms, arena)
+        return self.open
+
+    def end_step(self) -> None:
+        """Hands the open step over, if there is one."""
+        step, self.open = self.open, None
+        if step is None:
+            return
+        step.end()
+        self.last_saved_step = step.step
+        self._enlist(step.described)
+
+        def make() -> SavedStep:
+            made = step.make()
+            self._show(made, step)
+            return made
+
+        self._writer.write(
+            make,
+            size_bytes=step.arena.size_bytes,
+            on_done=lambda: self._pool.give_back(step.arena),
+        )
+
+    def _show(self, made: SavedStep, step: OpenStep) -> None:
+        if self._sink is None:
+            return
+        losses = [name for name, of in step.described.items() if of.kind == "loss"]
+        try:
+            self._sink.write(made, losses, step.histograms)
+        except Exception as error:  # another folder, perhaps another disk: tensors are saved still
+            self._sink = None
+            self._warn(f"TensorBoard gets none of the saved tensors any more: {error}")
+
+    def flush(self) -> None:
+        """Waits for the writer."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Writes all that is left, and says what was never seen."""
+        self.end_step()
+        if self._checkpoints is not None:
+            self._checkpoints.note(self._counts())
+        self._writer.close()
+        if self._dropped:
+            self._warn(f"{self._dropped} steps were not saved: the disk was too slow for them")
+        for wanted in self._table.unmet():
+            self._warn(_words_for_unmet(wanted))
+
+    def _counts(self) -> Counts:
+        return Counts(
+            step=self.step,
+            mode_steps=self.mode_steps,
+            last_saved_step=self.last_saved_step,
+            run=self._run,
+        )
+
+    def _enlist(self, described: Mapping[str, Description]) -> None:
+        new = {n: d for n, d in described.items() if self._descriptions.get(n) != d}
+        if not new and self._descriptions:
+            return
+        for name, description in new.items():
+            if name not in self._descriptions:
+                self._table.enlist(description)
+        self._descriptions |= new
+        collections, descriptions = self._table.collections(), list(self._descriptions.values())
+
+        def write() -> None:
+            write_collections(self._folder, self._worker, collections, num_workers=self._workers)
+            write_descriptions(self._folder, self._worker, descriptions)
+
+        self._writer.run(write)
+
+    def _say_full(self) -> None:
+        if "full" not in self._said:
+            self._said.add("full")
+            does = "training waits for it" if self._when_full == "wait" else "steps are left out"
+            self._warn(
+                f"tensors come faster than {self._folder} takes them: {does}; save fewer tensors,"
+                " less often, or their reductions"
+            )
+
+
+def _words_for_unmet(wanted: Wanted) -> str:
+    if wanted.collection == LOSSES:
+        return (
+            "no loss was saved: it is neither a module nor a function of torch.nn.functional; "
+            "call one of those, or save its parts by include_regex"
+        )
+    what = f"matches {' or '.join(wanted.regexes)}" if wanted.regexes else "is what a rule needs"
+    return (
+        f"collection {wanted.collection} is empty: no tensor {what}; "
+        "save_all=true (or STOKER_DEBUG=collections=all) for one step shows all names"
+    )

@@ -1,0 +1,379 @@
+"""What goes wrong around the hook stays there; and what it cannot do, it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from stoker.debugging.hook import recorder as recorder_module
+from stoker.debugging.hook.attach import Place, attach
+from stoker.debugging.hook.config import default_config, read_hook_config
+from stoker.debugging.hook.losses import is_listened_to
+from stoker.debugging.hook.request import read_request
+from stoker.debugging.need import Need
+from stoker.debugging.tensors import step_file
+from stoker.debugging.tensors.saved_tensors import SavedTensors
+from stoker.metrics.saved_steps import SavedSteps
+
+from .hook_trainings import Net, batch, fit, plain_loss, weights_of
+
+ALL = read_request("collections=all every=1")
+
+
+def names_at(folder: Path, step: int) -> list[str]:
+    return [tensor.name for tensor in SavedTensors(folder).at(step).needed("all")]
+
+
+def is_off() -> bool:
+    return not is_listened_to() and not torch.nn.modules.module._has_any_global_hook()
+
+
+@pytest.fixture(autouse=True)
+def _torch_is_left_as_it_was():
+    yield
+    assert is_off()
+
+
+def test_a_fault_is_told_once_and_training_goes_on(tmp_path, capsys, monkeypatch):
+    torch.manual_seed(0)
+    expected = fit(Net(), plain_loss)
+    torch.manual_seed(0)
+    with attach(ALL, tmp_path) as hook:
+        monkeypatch.setattr(hook.capture, "_take_parameters", lambda *_: 1 / 0)
+        found = fit(Net(), plain_loss)
+        assert is_off()
+    assert all(map(torch.equal, expected, found))
+    assert capsys.readouterr().err.count("[stoker] warning: ") == 1
+
+
+def test_a_fault_in_the_backward_pass_is_one_too(tmp_path, capsys, monkeypatch):
+    from stoker.debugging.hook.open_step import OpenStep
+
+    with attach(ALL, tmp_path):
+        monkeypatch.setattr(OpenStep, "take", lambda *_: 1 / 0)
+        fit(Net(), plain_loss)
+    error = capsys.readouterr().err
+    assert error.count("[stoker] warning: ") == 1
+    assert "ZeroDivisionError" in error
+
+
+def test_a_folder_that_cannot_be_written_is_told_once(tmp_path, capsys):
+    (tmp_path / "file").write_text("no folder")
+    with attach(ALL, tmp_path / "file") as hook:
+        model = Net()
+        fit(model, plain_loss, steps=2)
+        hook.flush()
+        fit(model, plain_loss, steps=1)
+        assert is_off()
+    error = capsys.readouterr().err
+    assert error.count("cannot be saved") == 1
+    assert error.count("is off now") == 1
+
+
+def test_a_hook_of_smdebug_comes_first(tmp_path, capsys):
+    smd = pytest.importorskip("smdebug.pytorch")
+    model, criterion = Net(), nn.CrossEntropyLoss()
+    with attach(ALL, tmp_path / "ours"):
+        hook = smd.Hook(str(tmp_path / "stock"), save_config=smd.SaveConfig(save_interval=1))
+        hook.register_module(model)
+        hook.register_loss(criterion)
+        fit(model, lambda m, images, labels: criterion(m(images), labels))
+        assert is_off()
+        hook.close()
+        smd.del_hook()
+    assert list(SavedTensors(tmp_path / "stock").steps()) == [0, 1, 2]
+    assert not (tmp_path / "ours").exists()
+    assert capsys.readouterr().err.count("nothing is saved twice") == 1
+
+
+def test_a_regex_that_matches_nothing_is_told(tmp_path, capsys):
+    config = read_request("collections=losses every=1 mine.regex=no_such_layer full=wait")
+    needs = [
+        Need(collection="tanh_in", module_classes=("Tanh",), side="input"),
+        Need(collection="maybe", module_classes=("Tanh",), is_optional=True),
+    ]
+    with attach(config, tmp_path, needs=needs):
+        fit(Net(), plain_loss)
+    error = capsys.readouterr().err
+    assert "collection mine is empty: no tensor matches no_such_layer" in error
+    assert "collection tanh_in is empty" in error
+    assert "maybe" not in error
+    assert error.count("[stoker] warning") == 2
+
+
+def test_a_loss_made_by_hand_is_told(tmp_path, capsys):
+    with attach(default_config(every=1), tmp_path):
+        fit(Net(), lambda model, images, _: model(images).pow(2).mean())
+    assert "no loss was saved" in capsys.readouterr().err
+
+
+def test_processes_that_do_not_save_leave_nothing(tmp_path, capsys):
+    with attach(ALL, tmp_path / "tensors", place=Place(rank=1, ranks=2)):
+        fit(Net(), plain_loss)
+    assert not (tmp_path / "tensors").exists()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_forked_child_writes_nothing_of_its_parents(tmp_path):
+    with attach(ALL, tmp_path):
+        model = Net()
+        fit(model, plain_loss, steps=1)
+        child = os.fork()
+        if not child:
+            fit(model, plain_loss, steps=2)
+            os._exit(0 if is_off() else 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+    assert list(SavedTensors(tmp_path).steps()) == [0]
+
+
+def test_thousands_of_tensors_are_one_step(tmp_path):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3), *(nn.Linear(3, 3) for _ in range(800)))
+    with attach(read_request("collections=weights,biases,gradients every=1"), tmp_path):
+        fit(model, plain_loss, steps=2)
+    saved = SavedTensors(tmp_path)
+    found = {tensor.name: tensor for tensor in saved.at(1).needed("all")}
+    assert len(found) == 1 + 4 * 801
+    state = model.state_dict()
+    assert found["Sequential_801.weight"].value().shape == state["801.weight"].shape
+
+
+@pytest.mark.parametrize("policy", ["wait", "drop"])
+def test_memory_is_bounded_by_waiting_or_by_leaving_steps_out(
+    tmp_path, capsys, monkeypatch, policy
+):
+    """The disk stands still until the training has made as many steps as memory holds."""
+    may_write = threading.Event()
+    stock = step_file.write_step
+
+    def write(*args: object) -> object:
+        may_write.wait(30)
+        return stock(*args)
+
+    monkeypatch.setattr("stoker.debugging.tensors.background.write_step", write)
+    with attach(read_request(f"collections=all every=1 memory=4MB full={policy}"), tmp_path):
+        model = Net()
+        if policy == "wait":
+            waiting = recorder_module.Pool.take
+
+            def take(pool: object) -> object:
+                if not pool._has_room():  # type: ignore[attr-defined] # the very moment
+                    may_write.set()
+                return waiting(pool)
+
+            monkeypatch.setattr(recorder_module.Pool, "take", take)
+        fit(model, plain_loss, steps=8)
+        may_write.set()
+    error = capsys.readouterr().err
+    steps = list(SavedTensors(tmp_path).steps())
+    if policy == "wait":
+        assert steps == list(range(8))
+        assert "training waits for it" in error
+    else:
+        assert steps == [0, 1, 2]
+        assert "5 steps were not saved" in error
+
+
+def test_values_are_those_of_the_moment(tmp_path):
+    """Weights before the step, gradients of this pass, outputs before they are changed."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3), nn.ReLU(inplace=True))
+    seen = []
+    with attach(ALL, tmp_path):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            images, labels = batch()
+            before = model[1].weight.detach().clone()
+            plain_loss(model, images, labels).backward()  # gradients are added up
+            seen.append((before, model[1].weight.grad.clone(), images))
+            optimizer.step()
+    saved = SavedTensors(tmp_path)
+    total = np.zeros((3, 64), np.float32)
+    for step, (weight, gradient, images) in enumerate(seen):
+        found = {t.name: t.value() for t in saved.at(step).needed("all")}
+        np.testing.assert_array_equal(found["Sequential_1.weight"], weight)
+        np.testing.assert_array_equal(found["Sequential_input_0"], images)
+        total += found["gradient/Sequential_1.weight"]
+        np.testing.assert_array_equal(total, gradient)
+        assert found["2_output_0"].min() == 0
+        assert found["1_output_0"].min() < 0
+
+
+def test_what_a_tensor_is_is_written_beside_it(tmp_path):
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.free, self.fixed = nn.Linear(64, 3), nn.Linear(3, 3).requires_grad_(False)
+            self.act = nn.ReLU()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.act(self.fixed(self.free(x.flatten(1))))
+
+    with attach(ALL, tmp_path):
+        fit(Two(), plain_loss, steps=1)
+    of = SavedTensors(tmp_path).descriptions
+    assert of["act_output_0"].module_class == "ReLU"
+    assert of["Two_fixed.weight"].is_frozen
+    assert not of["Two_free.weight"].is_frozen
+    assert of["Two_input_0"].is_model
+    assert of["cross_entropy_loss_input_1"].is_of_loss
+    assert of["cross_entropy_loss_output_0"].kind == "loss"
+    assert of["cross_entropy_loss_output_0"].module_class == "cross_entropy"
+    assert of["gradient/Two_free.bias"].kind == "gradient"
+
+
+def test_an_error_in_a_loss_does_not_hide_the_losses_after_it(tmp_path):
+    class BadLoss(nn.Module):
+        def forward(self, scores: torch.Tensor) -> torch.Tensor:
+            raise ZeroDivisionError
+
+    with attach(default_config(every=1), tmp_path):
+        model = Net()
+        with pytest.raises(ZeroDivisionError):
+            BadLoss()(model(batch()[0]))
+        fit(model, plain_loss, steps=2)
+    assert names_at(tmp_path, 2) == ["cross_entropy_loss_output_0"]
+
+
+def test_memory_of_a_step_in_inference_mode_serves_any_other(tmp_path, capsys):
+    model = Net().eval()
+    with attach(ALL, tmp_path) as hook:
+        for mode in (torch.inference_mode(), torch.no_grad(), torch.inference_mode()):
+            for _ in range(2):
+                with mode:
+                    plain_loss(model, *batch())
+                hook.flush()  # the next step finds the memory of this one
+    assert "failed" not in capsys.readouterr().err
+    assert list(SavedTensors(tmp_path).steps()) == list(range(6))
+
+
+def test_models_of_one_class_do_not_share_names(tmp_path):
+    with attach(ALL, tmp_path):
+        one, other = nn.Linear(64, 64), nn.Linear(64, 3)
+        both = nn.ModuleList([one, other])
+        fit(both, lambda m, images, labels: F.cross_entropy(m[1](m[0](images.flatten(1))), labels))
+    saved = SavedTensors(tmp_path)
+    assert list(saved.steps()) == [0, 1, 2]  # both belong to one step
+    found = {t.name: t.value().shape for t in saved.at(2).needed("all")}
+    assert found["Linear_weight"] == (64, 64)
+    assert found["Linear_1_weight"] == (3, 64)
+    assert found["gradient/Linear_1_weight"] == (3, 64)
+
+
+def test_steps_go_on_after_an_interruption(tmp_path):
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    place = Place(checkpoint_dir=str(checkpoints))
+    model = Net()
+    with attach(ALL, tmp_path / "first", place=place):
+        fit(model, plain_loss, steps=3)
+        torch.save(model.state_dict(), checkpoints / "model.pt")
+        fit(model, plain_loss, steps=2)  # lost with the machine
+    (state,) = json.loads((checkpoints / "metadata.json").read_text())
+    assert state["latest-global-step-seen"] == 2
+    with attach(ALL, tmp_path / "second", place=place):
+        fit(model, plain_loss, steps=2)
+        torch.save(model.state_dict(), checkpoints / "model.pt")  # the same name and size
+        fit(model, plain_loss, steps=1)
+    assert list(SavedTensors(tmp_path / "second").steps()) == [3, 4, 5]
+    with attach(ALL, tmp_path / "third", place=place):
+        fit(model, plain_loss, steps=1)
+    assert list(SavedTensors(tmp_path / "third").steps()) == [5]
+
+
+def test_whole_models_can_be_pickled_while_the_hook_is_on(tmp_path):
+    with attach(ALL, tmp_path / "tensors"):
+        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+        fit(model, plain_loss)
+        torch.save(model, tmp_path / "model.pt")
+    again = torch.load(tmp_path / "model.pt", weights_only=False)
+    assert all(map(torch.equal, weights_of(again), weights_of(model)))
+
+
+def test_shapes_and_tensors_of_all_types_are_saved(tmp_path):
+    class Types(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2))
+
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            kinds = [torch.bfloat16, torch.float8_e4m3fn, torch.float16, torch.float64]
+            kinds += [torch.int8, torch.bool, torch.complex64, torch.int64]
+            made = [x.to(kind) for kind in kinds]
+            return [*made, x[:0], x.sum(), x.to_sparse(), x.t().contiguous().t()]
+
+    values = torch.tensor([[0.0, 1.0, -1.5], [float("nan"), float("inf"), 2.0]])
+    config = read_hook_config({"HookParameters": {"save_all": "1", "save_interval": "1"}})
+    with attach(config, tmp_path):
+        results = Types()(values)
+    found = {t.name: t.value() for t in SavedTensors(tmp_path).at(0).needed("all")}
+    for number, result in enumerate(results):
+        name = f"Types_output_{number}"
+        if not result.numel():
+            assert found[name].shape == (0, 3)
+            continue
+        dense = result.to_dense() if result.is_sparse else result
+        wide = dense.float() if number < 2 else dense
+        np.testing.assert_array_equal(found[name], wide.detach().numpy())
+
+
+def test_tensors_are_saved_where_tensorboard_cannot_show_them(tmp_path, capsys):
+    class WaveLoss(nn.Module):
+        def forward(self, scores: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+            return [F.cross_entropy(scores, labels), scores.sum() * 1j]
+
+    criterion = WaveLoss()
+    with attach(ALL, tmp_path / "tensors", sink=SavedSteps(str(tmp_path / "board"))):
+        fit(Net(), lambda model, images, labels: criterion(model(images), labels)[0])
+    assert list(SavedTensors(tmp_path / "tensors").steps()) == [0, 1, 2]
+    error = capsys.readouterr().err
+    assert error.count("[stoker] warning: ") == error.count("TensorBoard gets none") == 1
+
+
+def test_an_output_that_cannot_tell_its_loss_has_none(tmp_path, capsys):
+    class Answer:
+        @property
+        def loss(self) -> torch.Tensor:
+            raise RuntimeError("there were no labels")
+
+    class Asked(Net):
+        def forward(self, x: torch.Tensor) -> Answer:
+            self.scores = super().forward(x)
+            return Answer()
+
+    def loss_of(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        model(images)
+        return F.cross_entropy(model.scores, labels)
+
+    with attach(ALL, tmp_path):
+        fit(Asked(), loss_of)
+    assert "gradient/Asked_fc.weight" in names_at(tmp_path, 2)
+    assert "[stoker] warning" not in capsys.readouterr().err
+
+
+def test_a_tensor_that_torch_itself_cannot_copy_is_left_out_alone(tmp_path, capsys):
+    class Packs(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.empty(2, dtype=torch.uint4)
+
+    class Packed(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.packs = Packs()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.packs(x)
+            return super().forward(x)
+
+    with attach(ALL, tmp_path):
+        fit(Packed(), plain_loss)
+    assert {"gradient/Packed_fc.weight", "packs_input_0"} <= set(names_at(tmp_path, 2))
+    assert "packs_output_0" not in names_at(tmp_path, 2)
+    assert "[stoker] warning" not in capsys.readouterr().err
