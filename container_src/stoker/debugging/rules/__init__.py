@@ -1,0 +1,60 @@
+"""The rules of SageMaker Debugger, by the names that its API gives them.
+
+`CATALOGUE["VanishingGradient"]` is a class; its file is read when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stoker.debugging.rule import Rule
+
+__all__ = ["CATALOGUE"]
+
+# Name of the class → module of this package.
+_MODULES = {
+    "AllZero": "all_zero",
+    "CheckInputImages": "check_input_images",
+    "ClassImbalance": "class_imbalance",
+    "Confusion": "confusion",
+    "DeadRelu": "dead_relu",
+    "ExplodingTensor": "exploding_tensor",
+    "FeatureImportanceOverweight": "feature_importance_overweight",
+    "LossNotDecreasing": "loss_not_decreasing",
+    "NLPSequenceRatio": "nlp_sequence_ratio",
+    "Overfit": "overfit",
+    "Overtraining": "overtraining",
+    "PoorWeightInitialization": "poor_weight_initialization",
+    "SaturatedActivation": "saturated_activation",
+    "SimilarAcrossRuns": "similar_across_runs",
+    "StalledTrainingRule": "stalled_training",
+    "TensorVariance": "tensor_variance",
+    "TreeDepth": "tree_depth",
+    "UnchangedTensor": "unchanged_tensor",
+    "VanishingGradient": "vanishing_gradient",
+    "WeightUpdateRatio": "weight_update_ratio",
+}
+
+
+class _Catalogue(Mapping[str, "type[Rule]"]):
+    """Looks a class up in its module: to list the names costs no import."""
+
+    def __getitem__(self, name: str) -> type[Rule]:
+        module = import_module(f"{__name__}.{_MODULES[name]}")
+        rule: type[Rule] = getattr(module, name)
+        return rule
+
+    def __contains__(self, name: object) -> bool:
+        return name in _MODULES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+CATALOGUE: Mapping[str, type[Rule]] = _Catalogue()

@@ -1,0 +1,144 @@
+"""From a spec to the rule itself, and to the tensors it needs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stoker.debugging.fault import RULE_FAULTS, describe_fault
+from stoker.debugging.need import Need, check_needs
+from stoker.debugging.rule import Rule
+from stoker.debugging.specs.presets import quicken_needs, quicken_parameters
+from stoker.debugging.specs.spec import RuleSpec
+from stoker.debugging.time_limit import time_limit
+from stoker.errors import RuleInvalid, StokerError
+
+_MEND = "mend that line; `stoker rules explain my_rules.py:Mine` tries the rule without a job"
+
+OTHER_TRIALS = "other_trials"
+"""The parameter of a rule that gets the other runs, separated by commas."""
+
+
+def make_rule(spec: RuleSpec, *, code_dir: Path | None = None) -> Rule:
+    """The rule of a spec, with its parameters.
+
+    Args:
+        spec: which, and how.
+        code_dir: the source directory, where classes of the user's are looked for.
+
+    Raises:
+        RuleInvalid: there is no such rule, or it refuses its parameters; names the rule.
+    """
+    if spec.fault:
+        message, _, fix = spec.fault.partition("\n  fix: ")
+        raise RuleInvalid(_named(spec, message), fix=fix)
+    try:
+        cls = _find_class(spec, code_dir)
+        return cls(_parameters(spec, cls))
+    except StokerError as error:
+        raise RuleInvalid(_named(spec, error.message), fix=error.fix) from error
+    except RULE_FAULTS as error:  # in the class of a user's own
+        raise RuleInvalid(_named(spec, describe_fault(error)), fix=_MEND) from error
+
+
+def make_needs(specs: Sequence[RuleSpec], *, code_dir: Path | None = None) -> list[Need]:
+    """What the hook has to save for these rules; rules that cannot be made need nothing."""
+    needs: dict[Need, None] = {}
+    for spec in specs:
+        if spec.needs is not None:
+            needs |= dict.fromkeys(spec.needs)
+            continue
+        try:
+            needs |= dict.fromkeys(_needs_of(spec, make_rule(spec, code_dir=code_dir)))
+        except RuleInvalid:
+            continue  # the evaluator reports it as the rule's own Error
+    return list(needs)
+
+
+def describe_needs(
+    specs: Sequence[RuleSpec],
+    *,
+    code_dir: Path | None = None,
+    longest_seconds: float | None = None,
+) -> list[RuleSpec]:
+    """The same specs with their needs written down, and the faults of those that cannot be made.
+
+    After that the hook asks nobody: no class of a rule, least of all a user's, is loaded into
+    the process that trains.
+
+    Args:
+        specs: the rules.
+        code_dir: where classes of the user's are.
+        longest_seconds: for each of them; the user's code may wait for something.
+    """
+    described = []
+    for spec in specs:
+        try:
+            with time_limit(longest_seconds):
+                needs = _needs_of(spec, make_rule(spec, code_dir=code_dir))
+            described.append(spec.replace(needs=tuple(needs)))
+        except RuleInvalid as error:
+            described.append(spec.replace(needs=(), fault=spec.fault or str(error)))
+    return described
+
+
+def check_specs(specs: Sequence[RuleSpec]) -> None:
+    """Refuses a job with rules of ours that cannot be made; all mistakes at once.
+
+    A fault in the service's JSON is no reason: there it is the status of that one rule.
+
+    Raises:
+        RuleInvalid: before anything is started that costs money.
+    """
+    faulty = [spec for spec in specs if spec.fault and not spec.is_from_service]
+    if not faulty:
+        return
+    texts = [spec.fault.partition("\n  fix: ") for spec in faulty]
+    message = "; ".join(_named(spec, t[0]) for spec, t in zip(faulty, texts, strict=True))
+    raise RuleInvalid(message, fix="; ".join(dict.fromkeys(t[2] for t in texts if t[2])))
+
+
+def _find_class(spec: RuleSpec, code_dir: Path | None) -> type[Rule]:
+    # Here, not above: whoever only reads specs need not have NumPy.
+    from stoker.debugging.rules import CATALOGUE
+
+    if not spec.source and spec.rule in CATALOGUE:
+        return CATALOGUE[spec.rule]
+    if spec.source or ":" in spec.rule:
+        from stoker.debugging.rules.loading import load_rule
+
+        return load_rule(spec.rule, folder=Path(spec.source) if spec.source else code_dir)
+    raise _unknown(spec.rule, CATALOGUE)
+
+
+def _parameters(spec: RuleSpec, cls: type[Rule]) -> dict[str, str]:
+    parameters = dict(spec.parameters)
+    if spec.other_trials:
+        parameters[OTHER_TRIALS] = ",".join(spec.other_trials)
+    return quicken_parameters(spec.rule, parameters) if spec.preset else parameters
+
+
+def _needs_of(spec: RuleSpec, rule: Rule) -> Sequence[Need]:
+    try:
+        needs = check_needs(rule.needs())
+    except RuleInvalid as error:
+        raise RuleInvalid(_named(spec, error.message), fix=error.fix) from error
+    except RULE_FAULTS as error:  # as above
+        raise RuleInvalid(_named(spec, describe_fault(error)), fix=_MEND) from error
+    return quicken_needs(spec.rule, needs) if spec.preset else needs
+
+
+def _named(spec: RuleSpec, message: str) -> str:
+    return message if message.startswith(f"rule {spec.name}") else f"rule {spec.name}: {message}"
+
+
+def _unknown(rule: str, catalogue: Mapping[str, type[Rule]]) -> RuleInvalid:
+    near = difflib.get_close_matches(rule, catalogue, n=1, cutoff=0.5)
+    spelled = {name.lower().replace("_", ""): name for name in catalogue}
+    same = spelled.get(rule.lower().replace("_", ""))
+    if same or near:
+        fix = f"did you mean {same or near[0]}? `stoker rules ls` lists all"
+    else:
+        fix = "`stoker rules ls` lists all; a class of yours is named mine.py:LargeGradient"
+    return RuleInvalid(f"there is no rule {rule!r:.80}", fix=fix)

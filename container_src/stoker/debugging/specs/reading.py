@@ -1,0 +1,90 @@
+"""Reading the rules of a job, whichever way they were written, and writing them as one text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoker.debugging.specs.api_form import make_entry, read_api_form
+from stoker.debugging.specs.short_form import read_short_form
+from stoker.debugging.specs.spec import RuleSpec
+from stoker.debugging.specs.toml_form import FILE_NAME, read_toml_form
+from stoker.errors import RuleInvalid
+
+MOST_RULES = 20
+"""As many as the service takes for one job."""
+
+
+def read_specs(text: str) -> list[RuleSpec]:
+    """The rules of a text: the service's JSON, or the short form.
+
+    In the short form a mistake is raised. In the service's JSON it becomes the `fault` of its
+    rule, as the service would report it in that rule's status; `check_specs` raises those of
+    our own forms.
+
+    Raises:
+        RuleInvalid: with the rule, the place and what to do.
+
+    Example:
+        >>> read_specs("VanishingGradient, LossNotDecreasing(num_steps=5, stop)")
+    """
+    text = text.strip()
+    specs = _read_json(text) if text.startswith(("[", "{")) else read_short_form(text)
+    _refuse_many(specs)
+    return specs
+
+
+def read_project_specs(text: str, code_dir: Path) -> list[RuleSpec]:
+    """The rules of a job: of STOKER_RULES and of stoker.toml beside the code.
+
+    A rule of the variable stands for the one of the same name in the file.
+
+    Raises:
+        RuleInvalid: a mistake in either.
+    """
+    file = code_dir / FILE_NAME
+    try:
+        of_file = read_toml_form(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        of_file = []
+    except (OSError, UnicodeDecodeError) as error:
+        raise RuleInvalid(
+            f"{FILE_NAME} cannot be read: {error}", fix="write it in UTF-8"
+        ) from None
+    asked = read_specs(text)
+    names = {spec.name for spec in asked}
+    specs = [*asked, *(spec for spec in of_file if spec.name not in names)]
+    _refuse_many(specs)
+    return specs
+
+
+def write_specs(specs: Sequence[RuleSpec]) -> str:
+    """One JSON text that `read_specs` reads back; for STOKER_RULES."""
+    return json.dumps([make_entry(spec) for spec in specs], separators=(",", ":"))
+
+
+def _read_json(text: str) -> list[RuleSpec]:
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RuleInvalid(
+            f"the rules start like JSON, but are none: {error}",
+            fix="a list of objects, or the short form: VanishingGradient, AllZero(…)",
+        ) from None
+    return read_api_form(parsed if isinstance(parsed, list) else [parsed])
+
+
+def _refuse_many(specs: Sequence[RuleSpec]) -> None:
+    if len(specs) > MOST_RULES:
+        raise RuleInvalid(
+            f"{len(specs)} rules are asked for, but a job takes at most {MOST_RULES}",
+            fix="leave some out, or judge the saved tensors afterwards: stoker rules run",
+        )
+    names = [spec.name for spec in specs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise RuleInvalid(
+            f"two rules are called {twice!r}",
+            fix=f"give one another name: {twice}(name=second, …), or Rule.sagemaker(name=…)",
+        )

@@ -1,0 +1,99 @@
+"""From the settings of one rule, as texts, to its spec: which of them belong to the engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import cast
+
+from stoker.debugging.booleans import parse_boolean
+from stoker.debugging.specs.action_json import read_action_json
+from stoker.debugging.specs.spec import PRESETS, Action, ActionKind, RuleSpec, check_action
+from stoker.errors import RuleInvalid
+
+TARGETED = ("email", "sms", "webhook")
+# The service names the tensors to judge and where to leave reports; here both are given.
+_UNUSED = ("base_trial",)
+_OTHER_TRIAL = re.compile(r"other_trial_(\d+)")
+
+
+def make_spec(name: str, rule: str, settings: Mapping[str, str]) -> RuleSpec:
+    """Sorts settings: the engine's are taken out, the rest are the rule's own.
+
+    Args:
+        name: what the rule is called in its job.
+        rule: which rule; a setting `rule_to_invoke` wins over it.
+        settings: name → text. The engine's: `rule_to_invoke`, `source_s3_uri`, `base_trial`,
+            `other_trials`, `other_trial_N`, `action_json`, `preset`, `dry_run`, `stop`, `email`,
+            `sms`, `webhook` (several addresses or places: one comma-separated text).
+
+    Raises:
+        RuleInvalid: an action nobody can carry out, or a preset that does not exist.
+    """
+    own = {key: text for key, text in settings.items() if key not in _UNUSED}
+    rule = own.pop("rule_to_invoke", "") or rule
+    if not rule:
+        raise RuleInvalid(
+            "it does not say which rule it is",
+            fix='set "rule_to_invoke": "VanishingGradient" in its RuleParameters',
+        )
+    return RuleSpec(
+        name=name,
+        rule=rule,
+        source=own.pop("source_s3_uri", ""),
+        other_trials=_take_other_trials(own),
+        actions=_take_actions(own),
+        preset=_take_preset(own),
+        is_dry_run=_take_flag(own, "dry_run"),
+        parameters=own,
+    )
+
+
+def read_actions(texts: list[str]) -> tuple[Action, ...]:
+    """Actions in their short spelling: `stop`, `email:me@example.com`.
+
+    Raises:
+        RuleInvalid: one that does not exist or cannot be carried out.
+    """
+    actions = []
+    for text in texts:
+        kind, _, target = text.partition(":")
+        if kind not in ("stop", *TARGETED):
+            raise RuleInvalid(
+                f"there is no action {text!r:.80}",
+                fix="stop, email:ADDRESS, sms:+NUMBER or webhook:URL",
+            )
+        actions.append(check_action(Action(kind=cast(ActionKind, kind), target=target)))
+    return tuple(actions)
+
+
+def _take_actions(settings: dict[str, str]) -> tuple[Action, ...]:
+    actions = list(read_action_json(settings.pop("action_json", "")))
+    if _take_flag(settings, "stop"):
+        actions.append(Action(kind="stop"))
+    for kind in TARGETED:
+        if kind in settings:
+            targets = [target.strip() for target in settings.pop(kind).split(",")]
+            actions += read_actions([f"{kind}:{target}" for target in targets])
+    return tuple(dict.fromkeys(actions))
+
+
+def _take_other_trials(settings: dict[str, str]) -> tuple[str, ...]:
+    found = {int(m[1]): key for key in settings if (m := _OTHER_TRIAL.fullmatch(key))}
+    listed = [place.strip() for place in settings.pop("other_trials", "").split(",")]
+    return (*filter(None, listed), *(settings.pop(found[number]) for number in sorted(found)))
+
+
+def _take_preset(settings: dict[str, str]) -> str:
+    preset = settings.pop("preset", "")
+    if preset and preset not in PRESETS:
+        raise RuleInvalid(f"there is no preset {preset!r:.80}", fix=f"one of {', '.join(PRESETS)}")
+    return preset
+
+
+def _take_flag(settings: dict[str, str], name: str) -> bool:
+    text = settings.pop(name, "False")
+    try:
+        return parse_boolean(text)
+    except ValueError:
+        raise RuleInvalid(f"{name} is {text!r:.80}", fix="use True or False") from None
