@@ -88,6 +88,16 @@ def test_a_worker_without_the_launcher_is_an_ordinary_python(tmp_path):
     assert done.stdout == "True False\n"
 
 
+def test_a_worker_is_woken_once_however_often_its_pth_file_is_read():
+    """Python reads those of some virtual environments twice: two hooks would save every step."""
+    code = (
+        "import sys, stoker.autoload as autoload; autoload.wake(); before = list(sys.meta_path); "
+        "autoload.wake(); print(sys.meta_path == before, sys.excepthook is sys.__excepthook__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True False\n", done.stderr
+
+
 class _CodeArtifact(http.server.BaseHTTPRequestHandler):
     """The two calls of CodeArtifact that a token needs, and an index that refuses everybody."""
 

@@ -37,6 +37,8 @@ class StopRequest(Record):
     reason: str = ""
     step: int = -1
     """The step at which it was seen to be needed; -1 where there is none."""
+    is_sent_by_platform: bool = False
+    """The platform has been asked to stop all hosts and will send SIGTERM; it is not ours to."""
 
 
 class Left(Record):

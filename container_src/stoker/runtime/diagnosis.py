@@ -44,6 +44,8 @@ class Diagnosis(Record):
     reason: str
     exit_code: int
     """The user's own, also when torchrun has made a 1 of it."""
+    is_exit: bool = False
+    """It left by itself, with that code: no exception, no signal."""
 
 
 class _Cause(Record):
@@ -76,7 +78,8 @@ def diagnose(
         out_of_memory=_was_out_of_memory(),
     )
     reason = _compose(cause, job.cluster.current_host, ended.exit_code, hint)
-    return Diagnosis(reason=reason, exit_code=ended.exit_code)
+    is_exit = not (cause.frames or crash or ended.by_signal)
+    return Diagnosis(reason=reason, exit_code=ended.exit_code, is_exit=is_exit)
 
 
 def _see_through_torchrun(ended: Ended) -> tuple[Ended, str]:

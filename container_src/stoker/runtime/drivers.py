@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import re
 
+from stoker.contract.code import CODE_CHANNEL
 from stoker.contract.crash import FOLDER_VARIABLE
 from stoker.contract.job import Job, read_job
 from stoker.contract.outcome import Outcome
 from stoker.contract.secrets import Masker
 from stoker.runtime.crashes import CrashFolder
 from stoker.runtime.distribution import TORCHRUN_SHUTDOWN_SECONDS
+from stoker.runtime.entry import find_rules, prepare, run_worker
 from stoker.runtime.finish import make_outcome
 from stoker.runtime.folders import make_folders
 from stoker.runtime.guard import run_guarded
@@ -41,8 +43,12 @@ def _run(watch: Watch, command: str) -> Outcome:
     watch.log.mask = Masker(job.environ, job.hyperparameters.raw)
     make_folders(job, watch.log)
     with CrashFolder(job.environ.get("TMPDIR", "/tmp")) as crash_dir:  # noqa: S108 - private
-        ended = _without_driver_noise(watch.run(_make_step(job, command, crash_dir)))
-        return make_outcome(
+        rules = find_rules(job, _code_dir(job), watch.log)
+        if rules is not None:
+            prepare(rules.make_check_step(), watch)
+        worker = _make_step(job, command, crash_dir)
+        ended = _without_driver_noise(run_worker(job, worker, rules, watch))
+        outcome = make_outcome(
             job,
             ended,
             stop_signal=watch.signals.stop_signal,
@@ -50,6 +56,15 @@ def _run(watch: Watch, command: str) -> Outcome:
             launcher="drivers",
             mask=watch.log.mask,
         )
+        if rules is not None:
+            rules.write_report(outcome, watch.signals)
+        return outcome
+
+
+def _code_dir(job: Job) -> str:
+    """SDK v3 sends the source directory as the channel `code`."""
+    channel = job.channels.by_name.get(CODE_CHANNEL)
+    return channel.path if channel is not None else job.paths.code_dir
 
 
 def _make_step(job: Job, command: str, crash_dir: str) -> Step:

@@ -22,6 +22,7 @@ from stoker.runtime.watch import Ended, Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from stoker.runtime.rules import JobRules
     from stoker.runtime.signals import Signals
     from stoker.runtime.step import Step
 
@@ -51,6 +52,7 @@ def _run(watch: Watch, *, dry_run: bool) -> Outcome:
     _greet(job, watch.log)
     with CrashFolder(job.environ.get("TMPDIR", "/tmp")) as crash_dir:  # noqa: S108 - private
         if choose_distribution(job).launcher == "toolkit":
+            folder = job.paths.code_dir
             plan = make_toolkit_plan(job, crash_dir=crash_dir, mask=mask)
         else:
             code = _find_code(job, watch.log)
@@ -62,25 +64,30 @@ def _run(watch: Watch, *, dry_run: bool) -> Outcome:
             folder = _prepare_code(job, code, step, watch)
             program = find_program(folder, code.entry_point)
             plan = make_plan(job, program, crash_dir=crash_dir, mask=mask)
+        rules = find_rules(job, folder, watch.log)
+        if rules is not None:
+            plan = plan.replace(preparation=(*plan.preparation, rules.make_check_step()))
         if dry_run:
             _show_steps([*plan.preparation, plan.worker], watch.log)
             return Outcome(kind="success", exit_code=0, reason="dry run")
-        return _carry_out(job, plan, watch, crash_dir)
+        return _carry_out(job, plan, rules, watch, crash_dir)
 
 
-def _carry_out(job: Job, plan: Plan, watch: Watch, crash_dir: str) -> Outcome:
+def _carry_out(
+    job: Job, plan: Plan, rules: JobRules | None, watch: Watch, crash_dir: str
+) -> Outcome:
     for step in plan.preparation:
-        _prepare(step, watch)
+        prepare(step, watch)
     make_folders(job, watch.log)
     _warn(job, plan, watch.log)
     _show_steps([plan.worker], watch.log)
     if watch.signals.stop_signal is not None:
         raise Stopped
-    ended = watch.run(plan.worker)
+    ended = run_worker(job, plan.worker, rules, watch)
     # Loaded only now: diagnosing costs a tenth of the start, and a job that goes well none of it.
     from stoker.runtime.finish import make_outcome
 
-    return make_outcome(
+    outcome = make_outcome(
         job,
         ended,
         stop_signal=watch.signals.stop_signal,
@@ -88,6 +95,52 @@ def _carry_out(job: Job, plan: Plan, watch: Watch, crash_dir: str) -> Outcome:
         launcher=plan.distribution.launcher,
         mask=watch.log.mask,
     )
+    if rules is not None:
+        rules.write_report(outcome, watch.signals)
+    return outcome
+
+
+def run_worker(job: Job, worker: Step, rules: JobRules | None, watch: Watch) -> Ended:
+    """Runs the worker with the evaluator of its rules beside it, and closes what they read."""
+    if rules is not None:
+        ended = watch.run(rules.hand_to(worker), rules.start)
+    else:
+        ended = watch.run(worker)
+    is_stopped = watch.signals.stop_signal is not None and ended.stopped_by is None
+    if rules is not None and is_stopped:
+        rules.tell_stopped()  # before the end is marked, which the evaluator acts upon
+    if rules is not None or _may_have_saved(job):
+        from stoker.runtime.markers import write_end_markers
+
+        write_end_markers(job, watch.log, has_rules=rules is not None)
+    if rules is not None:
+        rules.finish(watch.signals)
+    return ended
+
+
+def find_rules(job: Job, folder: str, log: Log) -> JobRules | None:
+    """The rules of the job's environment or of stoker.toml; None, and at once, if none are."""
+    if not job.environ.get("STOKER_RULES") and not _names_rules(f"{folder}/stoker.toml"):
+        return None
+    # Only a job with rules pays for it.
+    from stoker.runtime.rules import JobRules
+
+    return JobRules(job, folder, log)
+
+
+def _names_rules(file: str) -> bool:
+    try:
+        with open(file, "rb") as opened:
+            return b"rules" in opened.read()
+    except OSError:
+        return False
+
+
+def _may_have_saved(job: Job) -> bool:
+    services = job.services
+    if services.debug_hook or services.profiler:
+        return True
+    return any(os.path.isdir(f"{job.paths.output_dir}/{n}") for n in ("tensors", "profiler"))
 
 
 def _find_code(job: Job, log: Log) -> Code:
@@ -106,11 +159,11 @@ def _prepare_code(job: Job, code: Code, step: Step | None, watch: Watch) -> str:
     """Returns the folder the code runs in."""
     if step is None:
         return code.source.location
-    _prepare(step, watch)
+    prepare(step, watch)
     return job.paths.code_dir
 
 
-def _prepare(step: Step, watch: Watch) -> None:
+def prepare(step: Step, watch: Watch) -> None:
     """Runs a step that must succeed before the next."""
     if watch.signals.stop_signal is not None:
         raise Stopped

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from stoker.contract.outcome import Outcome, read_failure
-from stoker.contract.stop import Left, read_left
+from stoker.contract.stop import Left, StopRequest, read_left
 from stoker.runtime.diagnosis import diagnose
-from stoker.runtime.signals import stop_name
+from stoker.runtime.signals import SIGTERM, stop_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def make_outcome(
 ) -> Outcome:
     """Decides how the job ended. Nothing is written yet, so nothing can change the verdict."""
     left = read_left(job.paths)
+    if ended.stopped_by is not None and _has_stopped(ended, launcher):
+        return Outcome(kind="stopped", exit_code=0, reason=_by_rule(ended, ended.stopped_by, left))
     if stop_signal is not None:
         return _stopped(ended, stop_signal, launcher, left)
     if ended.exit_code == 0 and left is not None:  # a rule's wish, which the worker followed
@@ -41,7 +43,29 @@ def make_outcome(
     except Exception as fault:  # a mistake in finding the reason must not change the code
         reason = f"exit code {ended.exit_code}; finding the reason failed: {fault!r}"
         return Outcome(kind="failed", exit_code=ended.exit_code, reason=reason)
+    if ended.stopped_by is not None and ended.was_told and found.is_exit:
+        # A handler of SIGTERM that ends with sys.exit(1) has nothing to complain about.
+        reason = f"{_by_rule(ended, ended.stopped_by, left)}, exit code {ended.exit_code}"
+        return Outcome(kind="stopped", exit_code=0, reason=reason)
     return Outcome(kind="failed", exit_code=found.exit_code, reason=found.reason)
+
+
+def _has_stopped(ended: Ended, launcher: str) -> bool:
+    """Whether it ended because it was told to, and not of something else meanwhile."""
+    if ended.exit_code in (0, 128 + SIGTERM) or ended.was_killed:
+        return True
+    # torchrun says 1 even when every worker left with 0; behind the others we cannot see.
+    is_hidden = launcher in ("drivers", "toolkit") or "SignalException" in ended.stderr_tail
+    return launcher != "python" and ended.exit_code == 1 and is_hidden
+
+
+def _by_rule(ended: Ended, request: StopRequest, left: Left | None) -> str:
+    where = f" at step {request.step}" if request.step >= 0 else ""
+    why = f": {request.reason}" if request.reason else ""
+    is_saved = left is not None and left.checkpoint >= 0
+    saved = f", checkpoint {left.checkpoint} saved" if left is not None and is_saved else ""
+    killed = ", and had to be killed" if ended.was_killed else ""
+    return f"by {request.by}{where}{why}{saved}{killed}"
 
 
 def _stopped(ended: Ended, stop_signal: int, launcher: str, left: Left | None) -> Outcome:

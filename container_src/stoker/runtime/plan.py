@@ -11,6 +11,7 @@ from stoker.contract.hyperparameters import make_arguments
 from stoker.contract.paths import OPT_ML, ROOT_VARIABLE
 from stoker.contract.record import Record
 from stoker.contract.secrets import Masker
+from stoker.contract.services import name_moved_files
 from stoker.errors import ConfigInvalid
 from stoker.runtime.distribution import (
     Distribution,
@@ -135,6 +136,7 @@ def _worker_environ(
         beside=[*arguments, *job.environ, *job.environ.values()],
     )
     environ = {
+        **name_moved_files(job.paths),
         **job.environ,
         **make_network_environment(job, distribution),
         **variables,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # the same without enums, which cost a fifth of the start
 
-SIGKILL, SIGTERM = int(signal.SIGKILL), int(signal.SIGTERM)
+SIGINT, SIGKILL, SIGTERM = int(signal.SIGINT), int(signal.SIGKILL), int(signal.SIGTERM)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DUMP_SIGNAL = signal.SIGUSR1
 _HANDLED = {*STOP_SIGNALS, DUMP_SIGNAL, signal.SIGCHLD}
@@ -30,6 +30,7 @@ class Signals:
         self.stop_signal: int | None = None
         """The first stop signal that came, or None."""
         self.stopped_at = 0.0
+        self._is_told = False
         self._forward: Callable[[int], None] | None = None
         self.wake_up, self._wake_write = os.pipe()
         os.set_blocking(self.wake_up, False)
@@ -49,6 +50,15 @@ class Signals:
         if forward is not None and self.stop_signal is not None:
             forward(_as_sent(self.stop_signal))
 
+    def tell_to_stop(self) -> None:
+        """Sends the worker a stop of our own. The platform's, if it follows, is the same one:
+
+        to a script that is saving its checkpoint, a second SIGTERM means to die at once.
+        """
+        if self._forward is not None and self.stop_signal is None and not self._is_told:
+            self._is_told = True
+            self._forward(SIGTERM)
+
     def drain(self) -> None:
         """Empties the wake-up pipe after the main loop has woken."""
         try:
@@ -58,9 +68,10 @@ class Signals:
             return
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
-        if self.stop_signal is None:
+        is_first = self.stop_signal is None
+        if is_first:
             self.stop_signal, self.stopped_at = number, time.monotonic()
-        if self._forward is not None:
+        if self._forward is not None and not (is_first and self._is_told):
             self._forward(_as_sent(number))
 
     def _dump(self, number: int, _frame: FrameType | None) -> None:
@@ -95,6 +106,14 @@ def send(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
+        return
+
+
+def kill_group(pid: int) -> None:
+    """Kills what is left of a process group."""
+    try:
+        os.killpg(pid, SIGKILL)
+    except (ProcessLookupError, PermissionError):
         return
 
 

@@ -11,11 +11,23 @@ from stoker.contract.record import Record
 from stoker.runtime.launch import Child, launch
 from stoker.runtime.processes import catches, descendants, recipients
 from stoker.runtime.pump import Pump
-from stoker.runtime.signals import DUMP_SIGNAL, SIGKILL, SIGTERM, Signals, send, unblock_signals
+from stoker.runtime.signals import (
+    DUMP_SIGNAL,
+    SIGKILL,
+    SIGTERM,
+    Signals,
+    kill_group,
+    send,
+    unblock_signals,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stoker.contract.stop import StopRequest
     from stoker.runtime.log import Log
+    from stoker.runtime.sidecar import Sidecar
     from stoker.runtime.step import Step
 
 STDOUT, STDERR = 1, 2
@@ -38,6 +50,10 @@ class Ended(Record):
     stderr_tail: str
     was_killed: bool = False
     """It did not stop within its grace time."""
+    stopped_by: StopRequest | None = None
+    """What a rule asked for, if one did before it ended."""
+    was_told: bool = False
+    """It got the rule's SIGTERM, too."""
 
 
 class Watch:
@@ -47,8 +63,12 @@ class Watch:
         self.signals = signals
         self.log = log
 
-    def run(self, step: Step) -> Ended:
+    def run(self, step: Step, beside: Callable[[], Sidecar | None] | None = None) -> Ended:
         """Starts a step and returns when its process has ended.
+
+        Args:
+            step: what to run.
+            beside: starts the sidecar, once the step has been started.
 
         Raises:
             LaunchFailed: it could not be started.
@@ -61,7 +81,8 @@ class Watch:
             Pump(child.stderr, STDERR, mask=step.mask),
         ]
         try:
-            return _Loop(self, step, child, pumps).run()
+            sidecar = beside() if beside is not None else None
+            return _Loop(self, step, child, pumps, sidecar).run()
         finally:
             self.signals.forward_to(None)
 
@@ -69,13 +90,17 @@ class Watch:
 class _Loop:
     """One child from start to end."""
 
-    def __init__(self, watch: Watch, step: Step, child: Child, pumps: list[Pump]) -> None:
+    def __init__(
+        self, watch: Watch, step: Step, child: Child, pumps: list[Pump], sidecar: Sidecar | None
+    ) -> None:
         self._signals = watch.signals
         self._log = watch.log
         self._step = step
         self._pid = child.pid
         self._pumps = pumps
-        self._open = {pump.source: pump for pump in pumps}
+        self._sidecar = sidecar
+        self._shown = [*pumps, *(sidecar.pumps if sidecar else ())]
+        self._open = {pump.source: pump for pump in self._shown}
         self._poll = select.poll()
         self._poll.register(self._signals.wake_up, select.POLLIN)
         for source in self._open:
@@ -84,6 +109,8 @@ class _Loop:
         self._signal_poll.register(self._signals.wake_up, select.POLLIN)
         self._last_output = 0.0
         self._exit_code: int | None = None
+        self._request: StopRequest | None = None
+        self._told_at = 0.0
         self._by_signal = 0
         self._was_killed = False
 
@@ -91,12 +118,13 @@ class _Loop:
         while self._exit_code is None:
             self._turn(self._timeout_seconds())
             self._reap()
+            self._heed_sidecar()
             self._enforce_grace()
-        if self._signals.stop_signal and self._exit_code == 128 + self._signals.stop_signal:
+        if self._is_stopping() and self._exit_code == 128 + self._stop_signal():
             self._stop_the_rest()
         self._drain()
         # A background process that holds our pipes must not keep the job, and the bill, alive.
-        _signal_group(self._pid, SIGKILL)
+        kill_group(self._pid)
         for pump in self._pumps:
             pump.finish()
         return Ended(
@@ -106,7 +134,25 @@ class _Loop:
             stdout_tail=self._pumps[0].tail(),
             stderr_tail=self._pumps[1].tail(),
             was_killed=self._was_killed,
+            stopped_by=self._request or (self._sidecar.request() if self._sidecar else None),
+            was_told=self._request is not None,
         )
+
+    def _heed_sidecar(self) -> None:
+        """Carries out a rule's wish to end the job: as the platform would, but once."""
+        if self._sidecar is None or self._request is not None or self._exit_code is not None:
+            return
+        self._request = self._sidecar.look()
+        if self._request is not None:
+            self._log.info(f"stopping {self._step.name}, as {self._request.by} asks")
+            self._told_at = time.monotonic()
+            self._signals.tell_to_stop()
+
+    def _is_stopping(self) -> bool:
+        return self._signals.stop_signal is not None or self._request is not None
+
+    def _stop_signal(self) -> int:
+        return self._signals.stop_signal or SIGTERM
 
     def _turn(self, timeout_seconds: float | None) -> bool:
         """Waits for something to happen and deals with output; False if nothing did."""
@@ -118,7 +164,7 @@ class _Loop:
             else:
                 self._read(source)
         now = time.monotonic()
-        for pump in self._pumps:
+        for pump in self._shown:
             pump.show_partial_line(now)
         return bool(happened)
 
@@ -136,9 +182,11 @@ class _Loop:
 
     def _timeout_seconds(self) -> float | None:
         now = time.monotonic()
-        waits = [pump.seconds_until_due(now) for pump in self._pumps]
-        if self._signals.stop_signal is not None and not self._was_killed:
+        waits = [pump.seconds_until_due(now) for pump in self._shown]
+        if self._is_stopping() and not self._was_killed:
             waits.append(max(0.0, self._deadline() - now))
+        if self._sidecar is not None and self._request is None:
+            waits.append(self._sidecar.seconds_until_look(now))
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _reap(self) -> None:
@@ -153,12 +201,17 @@ class _Loop:
             if pid == self._pid:
                 self._exit_code = exit_code_of(status)
                 self._by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            elif self._sidecar is not None:
+                self._sidecar.reap(pid, status)
 
     def _deadline(self) -> float:
-        return self._signals.stopped_at + self._step.grace_seconds
+        # The first of a rule's stop and the platform's: the later one is no new beginning.
+        stops = [self._told_at] if self._request is not None else []
+        stops += [self._signals.stopped_at] if self._signals.stop_signal is not None else []
+        return min(stops) + self._step.grace_seconds
 
     def _enforce_grace(self) -> None:
-        stopping = self._signals.stop_signal is not None and self._exit_code is None
+        stopping = self._is_stopping() and self._exit_code is None
         if stopping and not self._was_killed and time.monotonic() >= self._deadline():
             self._was_killed = True
             self._log.warning(
@@ -178,7 +231,7 @@ class _Loop:
     def _drain(self) -> None:
         """Takes what the child wrote before it ended; bounded, should another one go on."""
         deadline = time.monotonic() + _DRAIN_SECONDS
-        while self._open and time.monotonic() < deadline:
+        while any(p.source in self._open for p in self._pumps) and time.monotonic() < deadline:
             if not self._turn(_DRAIN_IDLE_SECONDS):
                 return
 

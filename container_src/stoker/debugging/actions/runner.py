@@ -1,0 +1,134 @@
+"""Carrying out actions beside the evaluation: in threads, each within its time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from stoker.contract.debugger import DRY_RUN_VARIABLE, SMTP_VARIABLE, notifications_dir
+from stoker.contract.job import Job
+from stoker.contract.secrets import Masker
+from stoker.debugging.actions.lane import Lane
+from stoker.debugging.actions.mail import MailServer, read_mail_server, send
+from stoker.debugging.actions.notice import Notice
+from stoker.debugging.actions.records import NotificationFiles
+from stoker.debugging.actions.stopping import stop_job
+from stoker.debugging.actions.webhook import post, public_part
+from stoker.debugging.specs import Action, RuleSpec
+from stoker.errors import ActionFailed, RuleInvalid
+
+_OFF = ("", "0", "false", "no", "off")
+
+
+class ActionRunner:
+    """Takes what is to be done and does it: of a rule its stop first, then its messages.
+
+    Messages go out one after the other; no stop waits for those of another rule, which may hang.
+    Nothing of it can harm the evaluation: an action that fails is a warning.
+    """
+
+    def __init__(self, job: Job, *, say: Callable[[str], None]) -> None:
+        """Args:
+        job: the one whose rules these are.
+        say: prints one line.
+        """
+        self._job = job
+        server, self._server_fault = _mail_server(job)
+        self._server = server
+        password = {"smtp_password": server.password} if server else {}
+        self._mask = Masker(job.environ, password)
+        self._print = say
+        self._is_dry_run = job.environ.get(DRY_RUN_VARIABLE, "").lower() not in _OFF
+        self._files = NotificationFiles(notifications_dir(job.paths))
+        self._stops = Lane("stops")
+        self._messages = Lane("messages")
+
+    def start(self, spec: RuleSpec, notice: Notice) -> None:
+        """Has the actions of a rule carried out; returns at once."""
+        is_dry = spec.is_dry_run or self._is_dry_run
+        stops = [action for action in spec.actions if action.kind == "stop"]
+        messages = [action for action in spec.actions if action.kind != "stop"]
+
+        def stop() -> None:
+            self._do(stops, notice, is_dry=is_dry)
+            tell()
+
+        def tell() -> None:
+            if messages:
+                self._messages.put(lambda: self._do(messages, notice, is_dry=is_dry))
+
+        if stops:
+            self._stops.put(stop)
+        else:
+            tell()
+
+    def close(self, *, limit_seconds: float) -> None:
+        """Waits until everything is done, or the time is over, and says which."""
+        deadline = time.monotonic() + limit_seconds
+        # In this order: what stops leads to messages.
+        lanes = (self._stops, self._messages)
+        if not all(lane.close(limit_seconds=deadline - time.monotonic()) for lane in lanes):
+            self._warn(f"actions of rules were not done after {limit_seconds:.0f} s: given up")
+
+    def _do(self, actions: Sequence[Action], notice: Notice, *, is_dry: bool) -> None:
+        for action in actions:
+            what = _in_words(action)
+            try:
+                outcome = "dry run" if is_dry else self._carry_out(action, notice)
+            except ActionFailed as error:
+                outcome = f"failed: {error.message}"
+                cure = f" (fix: {error.fix})" if error.fix else ""
+                self._warn(f"rule {notice.rule} could not {what}: {error.message}{cure}")
+            except Exception as error:  # a thread that dies would take the others' actions along
+                outcome = f"failed: {error!r}"
+                self._warn(f"rule {notice.rule} could not {what}: {error!r}")
+            else:
+                done = f"would {what} (dry run)" if is_dry else f"acts: {what} ({outcome})"
+                self._say(f"rule {notice.rule} {done}")
+            if action.kind != "stop":
+                self._files.write(action, notice, self._mask(outcome))
+
+    def _carry_out(self, action: Action, notice: Notice) -> str:
+        if action.kind == "stop":
+            return stop_job(self._job, notice, prefix=action.target, say=self._warn)
+        if action.kind == "webhook":
+            return post(notice, action.target)
+        if action.kind == "email" and self._server is not None:
+            return send(notice, action.target, self._server)
+        if action.kind == "email" and self._server_fault:
+            raise ActionFailed(self._server_fault)
+        return self._publish(action, notice)
+
+    def _publish(self, action: Action, notice: Notice) -> str:
+        # boto3 takes a second to import, and many a machine has none.
+        try:
+            from stoker.debugging.actions.sagemaker import publish
+        except ImportError:
+            raise ActionFailed(
+                "there is neither a mail server nor AWS", fix=f"set {SMTP_VARIABLE} for e-mail"
+            ) from None
+        return publish(notice, kind=action.kind, target=action.target, region=self._job.region)
+
+    def _warn(self, text: str) -> None:
+        self._say(f"warning: {text}")
+
+    def _say(self, text: str) -> None:
+        self._print(self._mask(text))
+
+
+def _mail_server(job: Job) -> tuple[MailServer | None, str]:
+    url = job.environ.get(SMTP_VARIABLE, "")
+    if not url:
+        return None, ""
+    try:
+        return read_mail_server(url), ""
+    except RuleInvalid as error:
+        return None, str(error)
+
+
+def _in_words(action: Action) -> str:
+    if action.kind == "stop":
+        return "stop the job"
+    if action.kind == "webhook":
+        return f"post to {public_part(action.target)}"
+    return f"send {'e-mail' if action.kind == 'email' else 'an SMS'} to {action.target}"

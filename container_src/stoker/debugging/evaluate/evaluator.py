@@ -1,0 +1,182 @@
+"""The loop of the sidecar: look for new steps, judge them in order, say what was found."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from stoker.contract.debugger import findings_file
+from stoker.contract.job import Job
+from stoker.contract.rule_status import write_rule_statuses
+from stoker.debugging.actions import ActionRunner, Notice
+from stoker.debugging.evaluate.afterwards import judge_step
+from stoker.debugging.evaluate.findings_file import FindingsFile
+from stoker.debugging.evaluate.watched import Fired, WatchedRule
+from stoker.debugging.evaluate.wishes import Wishes
+from stoker.debugging.tensors import SavedTensors
+
+LOOK_SECONDS = 0.25
+"""Between two looks for new steps; a finding is due two seconds after its step was written."""
+
+PROGRESS_SECONDS = 2.0
+"""Between two writes of rules.json that only count steps."""
+
+MANY_STEPS = 20
+"""So many steps that wait to be judged are worth a line in the log."""
+
+ACTION_SECONDS = 30.0
+"""For messages that are still under way when everything is judged."""
+
+
+class Evaluator:
+    """Judges one run to its end. One thread; memory for the few steps that are open at once."""
+
+    def __init__(
+        self,
+        job: Job,
+        rules: Sequence[WatchedRule],
+        saved: SavedTensors,
+        *,
+        wishes: Wishes,
+        say: Callable[[str], None],
+    ) -> None:
+        self._job = job
+        self._rules = rules
+        self._saved = saved
+        self._wishes = wishes
+        self._say = say
+        self._actions = ActionRunner(job, say=say)
+        self._findings = FindingsFile(findings_file(job.paths))
+        self._waiting: deque[int] = deque(saved.steps())
+        self._judged = -1
+        self._steps = 0
+        self._last_news = time.monotonic()
+        self._written_at = 0.0
+        self._said: set[str] = set()
+
+    def run(self) -> None:
+        """Returns when everything was judged, every rule is over, or it was told to conclude."""
+        self._write()
+        self._warn_of_errors()
+        while not self._is_done():
+            self._look()
+            if self._waiting:
+                self._judge_next()
+            else:
+                self._judge_time()
+                time.sleep(LOOK_SECONDS)
+        self._conclude()
+
+    def _is_done(self) -> bool:
+        if self._wishes.is_over or all(rule.is_over for rule in self._rules):
+            return True
+        return self._saved.has_ended and not self._waiting
+
+    def _look(self) -> None:
+        fresh = self._saved.refresh()
+        if fresh:
+            self._last_news = time.monotonic()
+        for step in fresh:
+            if step > self._judged and (not self._waiting or step > self._waiting[-1]):
+                self._waiting.append(step)
+            elif step > self._judged:
+                self._waiting = deque(sorted({*self._waiting, step}))
+            else:
+                # Rules remember the steps before: they must not see time run backwards.
+                self._say_once("late", f"step {step} came after step {self._judged} was judged")
+        if len(self._waiting) >= MANY_STEPS and not self._saved.has_ended:
+            self._say_once(
+                "behind",
+                f"rules are {len(self._waiting)} saved steps behind, at {self._judged} of "
+                f"{self._waiting[-1]}; none is left out, but findings come late: save less often, "
+                "or reductions instead of tensors",
+            )
+
+    def _judge_next(self) -> None:
+        step = self._waiting.popleft()
+        self._judged = step
+        self._steps += 1
+        for fired in judge_step(self._rules, self._saved, step):
+            self._tell(fired)
+            self._write()
+        self._warn_of_errors()
+        self._write(is_urgent=False)
+        self._warn_of_unread()
+
+    def _judge_time(self) -> None:
+        if self._saved.has_ended:
+            return
+        seconds = time.monotonic() - self._last_news
+        for rule in self._rules:
+            fired = rule.judge_time(seconds, last_step=max(self._judged, 0))
+            if fired is not None:
+                self._tell(fired)
+                self._write()
+        self._warn_of_errors()
+
+    def _tell(self, fired: Fired) -> None:
+        finding = fired.finding
+        hint = f" ({finding.hint})" if finding.hint else ""
+        self._say(f"rule {fired.rule} at step {fired.step}: {finding.message}{hint}")
+        trouble = self._findings.append(fired)
+        if trouble:
+            self._say_once("findings", trouble)
+        spec = next(rule.spec for rule in self._rules if rule.status.name == fired.rule)
+        if self._saved.has_ended and any(action.kind == "stop" for action in spec.actions):
+            self._say(f"rule {fired.rule} would stop the job, but it has ended already")
+            kept = tuple(action for action in spec.actions if action.kind != "stop")
+            spec = spec.replace(actions=kept)
+        notice = Notice(job=self._job.name, rule=fired.rule, step=fired.step, finding=finding)
+        self._actions.start(spec, notice)
+
+    def _conclude(self) -> None:
+        self._look()  # told to conclude in the middle of a step, it knows only the steps before
+        going = [rule for rule in self._rules if not rule.is_over]
+        is_cut_short = bool(self._waiting) or self._wishes.is_job_stopped
+        names = self._saved.names() if going and not is_cut_short else []
+        left = f"{len(self._waiting)} of {self._steps + len(self._waiting)} saved steps"
+        for rule in going:
+            if self._wishes.is_job_stopped:
+                rule.stop("the training job was stopped")
+            elif self._waiting:
+                rule.stop(f"{left} were not judged: the time was over")
+            elif trouble := rule.finish(names=names, steps=self._steps):
+                self._say(f"warning: {trouble}")
+        self._write()
+        if going and self._waiting:
+            self._say(f"warning: {left} were not judged by the rules: the time was over")
+        if self._saved.damaged:
+            file, why = next(iter(self._saved.damaged.items()))
+            count = len(self._saved.damaged)
+            self._say(f"warning: {count} index files cannot be read, such as {file}: {why}")
+        self._actions.close(limit_seconds=0.0 if self._wishes.is_over else ACTION_SECONDS)
+
+    def _warn_of_errors(self) -> None:
+        """Somebody relies on each: that one is over must not wait for the end of the job."""
+        statuses = [rule.status for rule in self._rules if rule.status.status == "Error"]
+        for status in statuses:
+            topic = f"error {status.name}"
+            if topic not in self._said:
+                self._say_once(topic, f"rule {status.name} judges no more: {status.details}")
+                self._write()
+
+    def _warn_of_unread(self) -> None:
+        unread = next((rule.unread for rule in self._rules if rule.unread), "")
+        if unread:
+            self._say_once("unread", unread)
+
+    def _write(self, *, is_urgent: bool = True) -> None:
+        now = time.monotonic()
+        if not is_urgent and now - self._written_at < PROGRESS_SECONDS:
+            return
+        self._written_at = now
+        try:
+            write_rule_statuses(self._job.paths, [rule.status for rule in self._rules])
+        except OSError as error:
+            self._say_once("statuses", f"rules.json cannot be written: {error.strerror}")
+
+    def _say_once(self, topic: str, text: str) -> None:
+        if topic not in self._said:
+            self._said.add(topic)
+            self._say(f"warning: {text}")

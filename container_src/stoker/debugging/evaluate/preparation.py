@@ -1,0 +1,129 @@
+"""Before the worker starts: the rules are read, fetched and tried, and their needs written down.
+
+A misspelt rule costs a second here, and not a night on a GPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoker.contract.debugger import (
+    END_MARKER,
+    SMTP_VARIABLE,
+    findings_file,
+    join_rules,
+    rules_plan_file,
+    tensors_dir,
+)
+from stoker.contract.files import remove_file, write_atomically
+from stoker.contract.job import Job
+from stoker.contract.rule_status import RuleStatus, now_text, write_rule_statuses
+from stoker.debugging.actions.mail import read_mail_server
+from stoker.debugging.specs import (
+    RuleSpec,
+    check_specs,
+    describe_needs,
+    read_project_specs,
+    write_specs,
+)
+from stoker.debugging.tensors.layout import INDEX
+from stoker.errors import PreparationFailed
+
+
+def prepare_rules(
+    job: Job, code_dir: Path, *, longest_seconds: float | None = None
+) -> list[RuleSpec]:
+    """Leaves the rules as one checked text for the launcher, and rules.json as it begins.
+
+    Args:
+        job: the job.
+        code_dir: its source directory.
+        longest_seconds: how long each rule may take to be made.
+
+    Returns:
+        The rules. Faulty ones that came from the service are among them; they end as Errors.
+
+    Raises:
+        RuleInvalid: rules of ours with a mistake, all of them in one text; or a mail server that
+            is none.
+        OSError: the files cannot be written.
+    """
+    specs = read_project_specs(join_rules(job.environ), code_dir)
+    folder = Path(job.paths.output_dir) / "stoker" / "rules"
+    fetched = [fetch(spec, folder / str(place)) for place, spec in enumerate(specs)]
+    described = describe_needs(fetched, code_dir=code_dir, longest_seconds=longest_seconds)
+    check_specs(described)
+    _check_mail_server(job, described)
+    _forget_the_attempt_before(job)
+    write_rule_statuses(job.paths, [_first_status(spec) for spec in described])
+    plan = rules_plan_file(job.paths)
+    os.makedirs(os.path.dirname(plan), exist_ok=True)
+    write_atomically(plan, write_specs(described))
+    return described
+
+
+def fetch(spec: RuleSpec, folder: Path) -> RuleSpec:
+    """The same with everything on this disk: a custom rule's code, the tensors of other runs.
+
+    What cannot be fetched is its fault.
+    """
+    if not any(_is_remote(place) for place in (spec.source, *spec.other_trials)):
+        return spec
+    # boto3 takes a second to import; rules of the catalogue never need it.
+    from stoker.debugging.evaluate.sagemaker import download
+
+    try:
+        source = str(download(spec.source, folder)) if _is_remote(spec.source) else spec.source
+        others = [
+            str(download(place, folder / f"other-{n}")) if _is_remote(place) else place
+            for n, place in enumerate(spec.other_trials)
+        ]
+    except PreparationFailed as error:
+        return spec.replace(fault=spec.fault or str(error))
+    return spec.replace(source=source, other_trials=tuple(others))
+
+
+def _check_mail_server(job: Job, specs: Sequence[RuleSpec]) -> None:
+    """Now, not in the night in which a rule has something to tell."""
+    url = job.environ.get(SMTP_VARIABLE, "")
+    if url and any(action.kind == "email" for spec in specs for action in spec.actions):
+        read_mail_server(url)
+
+
+def _is_remote(place: str) -> bool:
+    return place.startswith("s3://")
+
+
+def _forget_the_attempt_before(job: Job) -> None:
+    """On a laptop several runs share a root; no rule must stop this one for the last one's sake.
+
+    A container begins with an empty folder. Tensors that lie there all the same are kept, aside.
+    """
+    remove_file(findings_file(job.paths))
+    tensors = Path(tensors_dir(job.paths, job.services.debug_hook))
+    if (tensors / INDEX).is_dir():
+        names = (tensors.with_name(f"{tensors.name}.before-{n}") for n in itertools.count(1))
+        aside = next(name for name in names if not name.exists())
+        try:
+            tensors.rename(aside)
+        except OSError as error:  # a mount of its own
+            print(f"[stoker] warning: rules will see the old tensors in {tensors}, too: {error}")
+    remove_file(str(tensors / END_MARKER))
+
+
+def _first_status(spec: RuleSpec) -> RuleStatus:
+    status = RuleStatus(name=spec.name, rule=spec.rule, status="InProgress", changed_at=now_text())
+    return status.with_status("Error", spec.fault) if spec.fault else status
+
+
+def summarize(specs: Sequence[RuleSpec]) -> str:
+    """One line for the log: which rules, and what they may do."""
+    return ", ".join(
+        f"{spec.name} ({', '.join(action.kind for action in spec.actions)})"
+        if spec.actions
+        else spec.name
+        for spec in specs
+    )
