@@ -29,6 +29,7 @@ ENDED = {
     "SecondaryStatus": "Completed",
     "CreationTime": datetime.now(UTC),
     "ModelArtifacts": {"S3ModelArtifacts": "s3://b/j/output/model.tar.gz"},
+    "OutputDataConfig": {"S3OutputPath": "s3://b/"},
 }
 
 
@@ -146,6 +147,14 @@ def test_the_summary_tells_reason_metrics_savings_and_the_place_of_the_model(tmp
     assert "metrics loss 0.25" in text
     assert "reason  a\n          b" in text
     assert str(model) in text
+
+
+def test_the_summary_names_the_page_of_the_rules_where_there_is_one(tmp_path):
+    page = tmp_path / "s3/b/j/rule-output/report.html"
+    assert "report" not in "\n".join(render_summary(ENDED, Root(tmp_path)))
+    page.parent.mkdir(parents=True)
+    page.touch()
+    assert f"  report  {page}" in render_summary(ENDED, Root(tmp_path))
 
 
 def test_durations_are_short():

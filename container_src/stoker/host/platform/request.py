@@ -78,6 +78,16 @@ class DebugHook:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DebugRule:
+    """A rule of the debugger; the job's own container evaluates it, whatever image was named."""
+
+    name: str
+    parameters: Mapping[str, str]
+    output_uri: str
+    """The folder of all rules' output; without a slash at its end."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Profiler:
     """What the profiler measures."""
 
@@ -124,6 +134,7 @@ class TrainingRequest:
     checkpoint: SyncedFolder | None
     tensorboard: SyncedFolder | None
     debug_hook: DebugHook | None
+    debug_rules: tuple[DebugRule, ...]
     profiler: Profiler | None
     metric_definitions: tuple[tuple[str, str], ...]
     """Names and regular expressions."""
@@ -184,6 +195,9 @@ def parse_request(raw: Mapping[str, Any]) -> TrainingRequest:
             raw.get("TensorBoardOutputConfig"), "S3OutputPath", "/opt/ml/output/tensorboard"
         ),
         debug_hook=_debug_hook(raw.get("DebugHookConfig")),
+        debug_rules=tuple(
+            _debug_rule(rule, raw) for rule in raw.get("DebugRuleConfigurations", ())
+        ),
         profiler=_profiler(raw.get("ProfilerConfig")),
         metric_definitions=tuple(
             (metric["Name"], metric["Regex"]) for metric in algorithm.get("MetricDefinitions", ())
@@ -259,6 +273,15 @@ def _debug_hook(config: Mapping[str, Any] | None) -> DebugHook | None:
         uri=config["S3OutputPath"],
         parameters=config.get("HookParameters", {}),
         collections=tuple(config.get("CollectionConfigurations", ())),
+    )
+
+
+def _debug_rule(config: Mapping[str, Any], raw: Mapping[str, Any]) -> DebugRule:
+    place = config.get("S3OutputPath") or raw["OutputDataConfig"]["S3OutputPath"]
+    return DebugRule(
+        name=config["RuleConfigurationName"],
+        parameters=config.get("RuleParameters", {}),
+        output_uri=f"{place.rstrip('/')}/{raw['TrainingJobName']}/rule-output",
     )
 
 

@@ -218,6 +218,20 @@ def _profiler(raw: Mapping[str, Any]) -> Iterator[str]:
         yield f"ProfilingIntervalInMilliseconds must be one of {listed}, but is {interval}."
 
 
+def _debugger_rules(raw: Mapping[str, Any]) -> Iterator[str]:
+    for field in ("DebugRuleConfigurations", "ProfilerRuleConfigurations"):
+        names = [rule["RuleConfigurationName"] for rule in raw.get(field, ())]
+        for name in _repeated(names):
+            yield f"{field} must have unique names, but '{name}' is repeated."
+        for name in names:
+            # It becomes a part of the keys of the rule's output, and objects are files here.
+            if {"", ".", ".."} & set(name.split("/")) or "\0" in name:
+                yield f"{field}: '{name}' is not a rule's name."
+        for rule in raw.get(field, ()):
+            if "S3OutputPath" in rule:
+                yield from _s3_uri(f"{field}.S3OutputPath", rule["S3OutputPath"])
+
+
 def _tags(raw: Mapping[str, Any]) -> Iterator[str]:
     for key in _repeated([tag["Key"] for tag in raw.get("Tags", ())]):
         yield f"Tags must have unique keys, but '{key}' is repeated."
@@ -225,7 +239,7 @@ def _tags(raw: Mapping[str, Any]) -> Iterator[str]:
 
 _RULES: tuple[Rule, ...] = (
     *(_emulated, _algorithm, _resources, _stopping, _channels),
-    *(_outputs, _local_paths, _profiler, _tags),
+    *(_outputs, _local_paths, _profiler, _debugger_rules, _tags),
 )
 
 

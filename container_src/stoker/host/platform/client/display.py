@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from stoker.host.platform.around.rule_output import report_uri
 from stoker.host.platform.client.sagemaker import LogLine
 from stoker.host.platform.client.watch import Ended, Event, Progress, Transition
 from stoker.host.platform.root import Root
@@ -54,6 +56,11 @@ def render_summary(description: Mapping[str, Any], root: Root) -> list[str]:
     if metrics := description.get("FinalMetricDataList"):
         text = ", ".join(f"{one['MetricName']} {one['Value']:g}" for one in metrics)
         rows.append(("metrics", text))
+    if rules := description.get("DebugRuleEvaluationStatuses"):
+        rows.append(("rules", "\n".join(_rule(one) for one in rules)))
+    output_uri = description["OutputDataConfig"]["S3OutputPath"].rstrip("/")
+    if page := file_of(report_uri(output_uri, description["TrainingJobName"]), root):
+        rows.append(("report", str(page)))
     if times := _times(description):
         rows.append(("time", times))
     uri = description["ModelArtifacts"]["S3ModelArtifacts"]
@@ -74,6 +81,14 @@ def file_of(uri: str, root: Root) -> Path | None:
 def _status(description: Mapping[str, Any]) -> str:
     primary, secondary = description["TrainingJobStatus"], description["SecondaryStatus"]
     return str(primary if primary == secondary else f"{primary} ({secondary})")
+
+
+def _rule(status: Mapping[str, Any]) -> str:
+    said = " ".join(status.get("StatusDetails", "").split())
+    # The service's words for a rule that fired; only the step in them is news.
+    step = re.search(r"^RuleEvaluationConditionMet: .* at step (\d+)", said)
+    details = f" at step {step[1]}" if step else f" ({said})" if said else ""
+    return f"{status['RuleConfigurationName']} {status['RuleEvaluationStatus']}{details}"
 
 
 def _times(description: Mapping[str, Any]) -> str:

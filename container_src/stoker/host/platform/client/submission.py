@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.contract.code import CODE_CHANNEL
+from stoker.contract.debugger import HOOK_VARIABLE
 from stoker.host.platform.root import ACCOUNT, DEFAULT_BUCKET
 
 ARCHIVE_NAME = "sourcedir.tar.gz"
@@ -43,6 +44,9 @@ class TrainingSpec:
 
     metrics: Mapping[str, str] = field(default_factory=dict)
     """Metric name → regular expression with one group, applied to each line of the log."""
+
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the job."""
 
     instances: int = 1
     spot: str | None = None
@@ -139,7 +143,16 @@ def _request(spec: TrainingSpec, addresses: Mapping[str, str]) -> dict[str, Any]
         },
         "StoppingCondition": {"MaxRuntimeInSeconds": _DAY_SECONDS},
     }
-    return request if spec.spot is None else {**request, **_spot_part(spec)}
+    return {**request, **_environment_part(spec), **(_spot_part(spec) if spec.spot else {})}
+
+
+def _environment_part(spec: TrainingSpec) -> dict[str, Any]:
+    environ = {**spec.environ, **({"STOKER_SPOT": spec.spot} if spec.spot else {})}
+    parts: dict[str, Any] = {"Environment": environ} if environ else {}
+    if HOOK_VARIABLE in environ:
+        # Else the tensors would go with the container.
+        parts["DebugHookConfig"] = {"S3OutputPath": f"s3://{DEFAULT_BUCKET}"}
+    return parts
 
 
 def _spot_part(spec: TrainingSpec) -> dict[str, Any]:
@@ -148,7 +161,6 @@ def _spot_part(spec: TrainingSpec) -> dict[str, Any]:
         "EnableManagedSpotTraining": True,
         "StoppingCondition": stopping,
         "CheckpointConfig": {"S3Uri": f"s3://{DEFAULT_BUCKET}/{spec.name}/checkpoints"},
-        "Environment": {"STOKER_SPOT": spec.spot},
     }
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from stoker.errors import HostError
 from stoker.host.platform.around.failures import UploadFailed
 from stoker.host.platform.around.left_trees import make_readable
+from stoker.host.platform.around.rule_output import upload_findings
 from stoker.host.platform.around.sync import FolderSync
 from stoker.host.platform.engines.engine import EngineLost, Mount
 from stoker.host.platform.jobs.changes import change_attempt
@@ -28,6 +29,7 @@ from stoker.host.platform.jobs.host_watch import HostWatch
 from stoker.host.platform.jobs.launches import make_launch, run_name
 from stoker.host.platform.jobs.log_pump import LogPump
 from stoker.host.platform.jobs.notes import say_once
+from stoker.host.platform.jobs.rule_watch import LOOK_SECONDS, RuleWatch
 from stoker.host.platform.jobs.spot import SpotSchedule
 from stoker.host.platform.jobs.state import Cause, HostExit, JobRecord
 from stoker.host.platform.jobs.surroundings import Surroundings
@@ -74,8 +76,9 @@ class AttemptRun:
                 ending.callback(sync.flush_and_stop, 0.0)
                 sync.start()
             pumps = self._start_pumps(record)
+            rules = RuleWatch(self._leader_dir, self.control)
             try:
-                exits = self._follow(feeds)
+                exits = self._follow(feeds, rules)
                 self.holds.at(self.request.name, "drain")
                 self._drain(pumps)
             except ServerClosing:
@@ -87,9 +90,15 @@ class AttemptRun:
             folder = self.around.root.job_dir(self.request.name)
             self.around.engine.take_ownership(folder, self.request.image)
             self._make_readable()
+            rules.look()
             self._flush(syncs, exits)
+            self._upload_findings(record)
             feeds.require_whole()
         return exits
+
+    @property
+    def _leader_dir(self) -> Path:
+        return self.around.root.host_dir(self.request.name, self.request.hosts[0])
 
     def _make_readable(self) -> None:
         for host in self.request.hosts:
@@ -150,7 +159,7 @@ class AttemptRun:
             pump.start()
         return pumps
 
-    def _follow(self, feeds: Feeds) -> dict[str, HostExit]:
+    def _follow(self, feeds: Feeds, rules: RuleWatch) -> dict[str, HostExit]:
         record = self.control.read()
         names = {host: self._name(record, host) for host in self.request.hosts}
         watch = HostWatch(self.around.engine, self.control, names)
@@ -158,10 +167,11 @@ class AttemptRun:
             self.control.require_server()
             watch.raise_losses()
             feeds.require_whole()  # else the script would wait for its next FIFO to the end
+            rules.look()
             record = self.control.read()
             cause = record.attempt.cause or self._cause(record, watch)
             if cause and record.attempt.signalled is None:
-                record = self._tell(record, cause, watch)
+                record = self._tell(record, cause, watch, rules)
             self._kill_late(record, watch)
             self.control.wait(self._next_moment(record, watch))
         return watch.exits
@@ -176,13 +186,17 @@ class AttemptRun:
         interruption = self.schedule.interruption_at(record)
         return "interrupted" if interruption and interruption <= time.time() else ""
 
-    def _tell(self, record: JobRecord, cause: Cause, watch: HostWatch) -> JobRecord:
+    def _tell(
+        self, record: JobRecord, cause: Cause, watch: HostWatch, rules: RuleWatch
+    ) -> JobRecord:
         # Recorded, done, recorded: a server that dies in between tells them once more rather
         # than not at all.
         self.control.change(lambda r, now: change_attempt(r, now, cause=cause))
         self.holds.at(self.request.name, f"tell-{cause}")
         unwarned = cause == "interrupted" and not self.schedule.warning
-        watch.signal(signal.SIGKILL if unwarned else signal.SIGTERM)
+        # A leader whose rule asks for a stop is stopping; a second SIGTERM would end it at once.
+        spared = self.request.hosts[:1] if rules.read_stop() and not unwarned else ()
+        watch.signal(signal.SIGKILL if unwarned else signal.SIGTERM, spared=spared)
         record = self.control.change(lambda r, now: change_attempt(r, now, signalled=now))
         self.holds.at(self.request.name, "stopping")
         return record
@@ -193,12 +207,15 @@ class AttemptRun:
             watch.kill_once()
 
     def _next_moment(self, record: JobRecord, watch: HostWatch) -> float | None:
+        if watch.killed:
+            return None
         signalled = record.attempt.signalled
-        if signalled is not None:
-            return None if watch.killed else signalled + self.grace_seconds
         deadline = next_deadline(record, self.request)
-        moments = [deadline.at if deadline else None, self.schedule.interruption_at(record)]
-        return min((moment for moment in moments if moment is not None), default=None)
+        limit = deadline.at if deadline else None
+        interruption = self.schedule.interruption_at(record)
+        told = [limit, interruption] if signalled is None else [signalled + self.grace_seconds]
+        # The rules are looked at to the end: they judge what is left while a job stops.
+        return min([time.time() + LOOK_SECONDS, *(each for each in told if each is not None)])
 
     def _drain(self, pumps: list[LogPump]) -> None:
         over = time.monotonic()
@@ -240,6 +257,13 @@ class AttemptRun:
         worked = all(exit_.code == 0 for exit_ in exits.values())
         if failures and worked and not self.control.read().attempt.cause:
             raise failures[0]
+
+    def _upload_findings(self, record: JobRecord) -> None:
+        number = record.attempt.number
+        try:
+            upload_findings(self.request, self._leader_dir, self.around.storage, attempt=number)
+        except UploadFailed as failure:  # they are part of output.tar.gz as well
+            say_once(self.around.streams, self.request, failure.message)
 
     def _name(self, record: JobRecord, host: str) -> str:
         return run_name(self.request.name, host, record.attempt.number)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from stoker.host.platform.jobs.rule_statuses import reopen, settle
 from stoker.host.platform.jobs.state import Attempt, JobRecord, Stage, Transition, Verdict
 from stoker.host.platform.jobs.verdict import failed
 
@@ -48,7 +49,8 @@ def begin_attempt(record: JobRecord, now: float) -> JobRecord:
     """The next stage is `starting`, with a fresh attempt."""
     number = len(record.attempts) + 1
     shown = show(record, "Starting", "Preparing the instances for training", now)
-    return replace(shown, stage="starting", attempts=(*record.attempts, Attempt(number=number)))
+    attempts = (*record.attempts, Attempt(number=number))
+    return replace(reopen(shown, now), stage="starting", attempts=attempts)
 
 
 def begin_download(record: JobRecord, now: float) -> JobRecord:
@@ -73,7 +75,7 @@ def begin_training(
 def interrupt(record: JobRecord, now: float) -> JobRecord:
     """The attempt is over, and the job waits for capacity."""
     shown = show(record, "Interrupted", "Training job interrupted", now)
-    return replace(shown, stage="interrupted")
+    return replace(reopen(shown, now), stage="interrupted")
 
 
 def begin_upload(record: JobRecord, verdict: Verdict, now: float) -> JobRecord:
@@ -88,9 +90,10 @@ def change_attempt(record: JobRecord, now: float, **fields: Any) -> JobRecord:  
     return replace(record, attempts=(*record.attempts[:-1], attempt), modified=now)
 
 
-def ask_to_stop(record: JobRecord, now: float) -> JobRecord:
-    """StopTrainingJob was called."""
-    shown = show(record, "Stopping", "Stopping the training job", now)
+def ask_to_stop(record: JobRecord, now: float, *, by: str = "") -> JobRecord:
+    """StopTrainingJob was called, or a rule of the job asks for the same."""
+    message = f"Stopping the training job ({by})" if by else "Stopping the training job"
+    shown = show(record, "Stopping", message, now)
     return replace(shown, stop_asked=True, status="Stopping")
 
 
@@ -108,6 +111,7 @@ def end(record: JobRecord, now: float) -> JobRecord:
     verdict = record.verdict or failed("InternalServerError: the job ended without a verdict")
     shown = show(record, verdict.secondary, verdict.message, now)
     closed = (*shown.transitions[:-1], replace(shown.transitions[-1], end=now))
-    return replace(
+    ended = replace(
         shown, stage="ended", status=verdict.status, transitions=closed, verdict=verdict
     )
+    return settle(ended, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stoker.host.platform.jobs.rule_statuses import describe_rules
 from stoker.host.platform.jobs.state import JobRecord, Transition
 from stoker.host.platform.root import ACCOUNT, REGION
 
@@ -25,6 +26,7 @@ def describe(record: JobRecord) -> dict[str, Any]:
         **summarise(record),
         "ModelArtifacts": {"S3ModelArtifacts": record.model_uri},
         "SecondaryStatusTransitions": [_transition(each) for each in record.transitions],
+        **describe_rules(record),
         **_times(record),
     }
     verdict = record.verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from stoker.host.platform.engines.engine import Engine, Exit
@@ -41,9 +41,9 @@ class HostWatch:
         if self._losses:
             raise self._losses[0]
 
-    def signal(self, number: int) -> None:
-        """To every host that has not ended."""
-        for host in self._names.keys() - self.exits.keys():
+    def signal(self, number: int, *, spared: Collection[str] = ()) -> None:
+        """To every host that has not ended, but for some."""
+        for host in self._names.keys() - self.exits.keys() - set(spared):
             self._engine.signal(self._names[host], number)
 
     def kill_once(self) -> None:

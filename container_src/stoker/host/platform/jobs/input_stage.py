@@ -7,6 +7,7 @@ from typing import Any
 
 from stoker.host.platform.around.config_files import write_config_files
 from stoker.host.platform.around.inputs import prepare_channels
+from stoker.host.platform.jobs.end_markers import remove_end_markers
 from stoker.host.platform.jobs.folders import list_kept_folders, make_mounts, make_sync
 from stoker.host.platform.jobs.surroundings import Surroundings
 from stoker.host.platform.request import TrainingRequest
@@ -28,6 +29,7 @@ def prepare_hosts(
     """
     network = around.engine.make_network(request.name, request.hosts, isolated=request.isolated)
     mounts = {}
+    remove_end_markers(request, around.storage)
     for host in request.hosts:
         folder = around.root.host_dir(request.name, host)
         for part in _FOLDERS:

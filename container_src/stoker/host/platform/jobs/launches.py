@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
+from stoker.contract.debugger import RULES_VARIABLE, split_rules
 from stoker.host.platform.engines.engine import Launch, Mount, Network
 from stoker.host.platform.jobs.describe import make_arn
 from stoker.host.platform.jobs.surroundings import Surroundings
 from stoker.host.platform.request import TrainingRequest
 from stoker.host.platform.root import REGION
+
+_PIECE_CHARACTERS = 32_768  # a line of Docker's --env-file holds twice as much
 
 
 def run_name(job: str, host: str, attempt: int) -> str:
@@ -34,7 +38,11 @@ def make_launch(
         image=request.image,
         entrypoint=request.entrypoint,
         arguments=request.arguments or (),
-        environment={**_platform_environment(request, around), **request.environment},
+        environment={
+            **_platform_environment(request, around),
+            **_own_environment(request),
+            **(make_rules_variables(request) if host == request.hosts[0] else {}),
+        },
         mounts=mounts,
         host_dir=around.root.host_dir(request.name, host),
         network=network,
@@ -42,6 +50,24 @@ def make_launch(
         peers=network.addresses,
         isolated=request.isolated,
     )
+
+
+def make_rules_variables(request: TrainingRequest) -> dict[str, str]:
+    """The rules of a request as the leader's evaluator reads them: the API's shape, as JSON."""
+    if not request.debug_rules:
+        return {}
+    rules = [
+        {"RuleConfigurationName": rule.name, "RuleParameters": dict(rule.parameters)}
+        for rule in request.debug_rules
+    ]
+    return split_rules(json.dumps(rules), limit_characters=_PIECE_CHARACTERS)
+
+
+def _own_environment(request: TrainingRequest) -> dict[str, str]:
+    """What the request sets. Of two lists of rules, the one that is described is evaluated."""
+    if not request.debug_rules:
+        return dict(request.environment)
+    return {k: v for k, v in request.environment.items() if not k.startswith(RULES_VARIABLE)}
 
 
 def _platform_environment(request: TrainingRequest, around: Surroundings) -> Mapping[str, str]:

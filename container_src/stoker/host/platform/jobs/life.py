@@ -36,6 +36,7 @@ from stoker.host.platform.jobs.cleaning import (
 )
 from stoker.host.platform.jobs.control import JobControl, ServerClosing
 from stoker.host.platform.jobs.deadlines import next_deadline
+from stoker.host.platform.jobs.end_markers import put_end_markers
 from stoker.host.platform.jobs.holds import Holds
 from stoker.host.platform.jobs.input_stage import prepare_hosts
 from stoker.host.platform.jobs.log_pump import count_lines
@@ -204,6 +205,7 @@ class Life(threading.Thread):
         root = self._around.root
         work = root.job_dir(record.name) / "work"
         folders = {host: root.host_dir(record.name, host) for host in request.hosts}
+        put_end_markers(request, self._around.storage)
         try:
             artifacts = pack_and_upload(request, folders, self._around.storage, work)
         except UploadFailed as failure:

@@ -67,7 +67,11 @@ def _channel(channel: ChannelSource, storage: Storage) -> Iterator[str]:
 
 
 def _buckets(request: TrainingRequest, storage: Storage) -> Iterator[str]:
-    uris = [request.output_uri, *(kept.uri for kept in list_kept_folders(request))]
+    uris = [
+        request.output_uri,
+        *(kept.uri for kept in list_kept_folders(request)),
+        *(rule.output_uri for rule in request.debug_rules),
+    ]
     for bucket in dict.fromkeys(parse_uri(uri).bucket for uri in uris):
         try:
             next(iter(storage.list(f"s3://{bucket}/")), None)

@@ -28,6 +28,10 @@ Status = Literal["InProgress", "Stopping", "Completed", "Stopped", "Failed"]
 Cause = Literal["", "asked", "max_runtime", "max_wait", "interrupted", "host_failed"]
 """Why an attempt was told to end; empty if it was not."""
 
+RuleEvaluationStatus = Literal[
+    "InProgress", "NoIssuesFound", "IssuesFound", "Error", "Stopping", "Stopped"
+]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transition:
@@ -94,6 +98,18 @@ class Metric:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RuleStatus:
+    """What is known of one of the job's rules."""
+
+    name: str
+    status: RuleEvaluationStatus
+    modified: float
+    """When this came to be known."""
+
+    details: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
     """Everything the store keeps about a job."""
 
@@ -115,6 +131,9 @@ class JobRecord:
     training_ended: float | None = None
     model_uri: str = ""
     metrics: tuple[Metric, ...] = ()
+    rules: tuple[RuleStatus, ...] = ()
+    """Of those rules about which anything was said."""
+
     tags: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from stoker.errors import HostError
-from stoker.host.platform.jobs.state import Attempt, JobRecord, Metric, Transition, Verdict
+from stoker.host.platform.jobs.state import (
+    Attempt,
+    JobRecord,
+    Metric,
+    RuleStatus,
+    Transition,
+    Verdict,
+)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -111,5 +118,7 @@ def _from_text(text: str) -> JobRecord:
     fields["transitions"] = tuple(Transition(**each) for each in fields["transitions"])
     fields["attempts"] = tuple(Attempt(**each) for each in fields["attempts"])
     fields["metrics"] = tuple(Metric(**each) for each in fields["metrics"])
+    # A root of an earlier version knows no rules.
+    fields["rules"] = tuple(RuleStatus(**each) for each in fields.get("rules", ()))
     fields["verdict"] = Verdict(**fields["verdict"]) if fields["verdict"] else None
     return JobRecord(**fields)
