@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +10,7 @@ import pytest
 from stoker.checkpoints.checksums import checksums_of
 from stoker.checkpoints.manifest import Manifest, Metric, Shard, manifest_text
 from stoker.host.cli import main
+from tests.cli.s3_server import serve_s3
 
 SHARD = "rank00000.safetensors"
 
@@ -69,24 +66,8 @@ def s3_place(tmp_path, monkeypatch):
     (tmp_path / "bucket/ckpt").mkdir(parents=True)
     (tmp_path / "bucket/ckpt-old").mkdir()
     (tmp_path / "bucket/ckpt-old/sibling.pt").write_text("x")
-    rclone = shutil.which("rclone", path=str(Path(sys.executable).parent)) or "rclone"
-    argv = [rclone, "serve", "s3", "--auth-key", "key,secret", "--addr", "127.0.0.1:0"]
-    argv += ["--config", "", "--dir-cache-time", "0s", str(tmp_path)]
-    server = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
-    said = ""
-    while not (address := re.search(r"Starting s3 server on \[(\S+?)/?\]", said)):
-        line = server.stderr.readline()
-        assert line, f"the S3 server ended: {said}"
-        said += line
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address[1])
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    yield Place(tmp_path / "bucket/ckpt", "s3://bucket/ckpt")
-    server.terminate()
-    server.stderr.read()
-    server.stderr.close()
-    server.wait()
+    with serve_s3(tmp_path, monkeypatch):
+        yield Place(tmp_path / "bucket/ckpt", "s3://bucket/ckpt")
 
 
 @pytest.fixture(params=["folder_place", "s3_place"])

@@ -73,12 +73,18 @@ def test_a_dry_run_prints_the_request_and_makes_nothing(project):
     done = project.on_platform(
         *("train", "src/train.py", "--channel", "train=data", "--param", "lr=0.1"),
         *("--instances", "2", "--spot", "after=30s", "--dry-run"),
+        *("--env", "STOKER_DEBUG=collections=weights every=10"),
     )
     assert done.returncode == 0, done.stderr
     request = json.loads(done.stdout)
     assert request["HyperParameters"] == {"lr": "0.1", "sagemaker_program": "train.py"}
     assert request["ResourceConfig"]["InstanceCount"] == 2
     assert request["EnableManagedSpotTraining"] is True
+    assert request["Environment"] == {
+        "STOKER_DEBUG": "collections=weights every=10",
+        "STOKER_SPOT": "after=30s",
+    }
+    assert "DebugHookConfig" in request  # else the tensors would go with the container
     assert [channel["ChannelName"] for channel in request["InputDataConfig"]] == ["train", "code"]
     assert sorted(os.listdir(project.folder)) == ["data", "src"]
 

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from stoker.host.notebook import LocalSession, session
+from stoker.host.rules.environment import rules_environment
 
-__all__ = ["LocalSession", "session"]
+__all__ = ["LocalSession", "rules_environment", "session"]

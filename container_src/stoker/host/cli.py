@@ -21,17 +21,20 @@ from stoker.host.commands import (
     logs,
     metric_definitions,
     push,
+    rules,
     simulate_spot,
+    smdebug,
     status,
     stop,
     tensorboard,
+    tensors,
     train,
 )
 from stoker.host.failures import UsageRefused
 
 _COMMANDS = (
     *(build, train, local, logs, stop, status, tensorboard, metric_definitions),
-    *(checkpoints, simulate_spot, doctor, check, push),
+    *(rules, tensors, checkpoints, simulate_spot, smdebug, doctor, check, push),
 )
 _INTERRUPTED = 130
 

@@ -6,6 +6,7 @@ HostError
 ├── BuildFailed      the image could not be built
 ├── ImageMissing     the engine does not hold the image that was named
 ├── PushFailed       the registry or the engine refused
+├── InstallFailed    pip could not fetch or install a package
 ├── StorageFailed    S3 refused, or could not be reached
 └── UsageRefused     what was asked for does not fit the state of this machine or repository
 """
@@ -33,6 +34,10 @@ class ImageMissing(HostError):
 
 class PushFailed(HostError):
     """The registry or the engine refused."""
+
+
+class InstallFailed(HostError):
+    """pip could not fetch or install a package."""
 
 
 class StorageFailed(HostError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from stoker.checkpoints.store import Checkpoint, Store
 from stoker.checkpoints.uploader import is_uploading
+from stoker.host.terminal import make_size, make_table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,15 +88,15 @@ def render_listing(listing: Mapping[str, Any]) -> str:
     if rows:
         cells = [("name", "step", "epoch", "size", "saved", ""), *map(_cells, rows)]
         marks = [" ", *("*" if row["is_newest"] else " " for row in rows)]
-        table = align(cells, right={1, 2, 3})
+        table = make_table(cells, right={1, 2, 3})
         lines += [f"{mark} {line}" for mark, line in zip(marks, table, strict=True)]
         if any(row["is_newest"] for row in rows):
             lines += ["", "* a resume takes this one, if `verify` finds nothing"]
     if foreign:
         lines += [""] if lines else []
-        files = [(f["name"], show_bytes(f["size_bytes"]), f["changed_at"]) for f in foreign]
+        files = [(f["name"], make_size(f["size_bytes"]), f["changed_at"]) for f in foreign]
         lines += ["files that are not Stoker's:"]
-        lines += [f"  {line}" for line in align(files, right={1})]
+        lines += [f"  {line}" for line in make_table(files, right={1})]
     return "\n".join(lines)
 
 
@@ -118,40 +119,21 @@ def render_details(details: Mapping[str, Any]) -> str:
         if not shown.get(name):
             shown.pop(name, None)
     if "size_bytes" in shown:
-        shown["size_bytes"] = f"{shown['size_bytes']:,} ({show_bytes(shown['size_bytes'])})"
+        shown["size_bytes"] = f"{shown['size_bytes']:,} ({make_size(shown['size_bytes'])})"
     shown["parts"] = ", ".join(shown.get("parts", ()))
-    files = [f"{f['name']} ({show_bytes(f['size_bytes'])})" for f in shown.get("files", ())]
+    files = [f"{f['name']} ({make_size(f['size_bytes'])})" for f in shown.get("files", ())]
     shown["files"] = ", ".join(files)
     config = shown.get("config") or {}
     shown["config"] = ", ".join(f"{key}={value}" for key, value in sorted(config.items()))
-    return "\n".join(align([(key, str(value)) for key, value in shown.items() if value != ""]))
-
-
-def align(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
-    """Rows as lines of columns, some of them to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if index in right else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def show_bytes(size_bytes: float) -> str:
-    """A size to three digits."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size_bytes < 1000:
-            return f"{size_bytes:.3g} {unit}"
-        size_bytes /= 1000
-    return f"{size_bytes:.3g} TB"
+    return "\n".join(
+        make_table([(key, str(value)) for key, value in shown.items() if value != ""])
+    )
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     notes = [f"damaged: {row['problem']}"] if row["problem"] else []
     notes += [f"best {row['metric']:g}"] if row["is_best"] else []
     notes += ["uploading"] if row["is_uploading"] else []
-    size = show_bytes(row["size_bytes"]) if "size_bytes" in row else ""
+    size = make_size(row["size_bytes"]) if "size_bytes" in row else ""
     epoch = str(row.get("epoch", ""))
     return (row["name"], str(row["step"]), epoch, size, row.get("saved_at", ""), ", ".join(notes))

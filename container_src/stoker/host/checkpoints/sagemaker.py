@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urlsplit
 
 from stoker.checkpoints import manifest
 from stoker.checkpoints.store import Checkpoint, Store
 from stoker.host.failures import StorageFailed, UsageRefused
-from stoker.host.sagemaker import aws_errors, make_session
+from stoker.host.sagemaker import open_bucket
 
 _NO_FILE_NAME = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG}
 _DELETED_AT_ONCE = 1000  # the most that DeleteObjects takes
@@ -107,23 +105,12 @@ def open_bucket_store(place: str) -> Iterator[BucketStore]:
         UsageRefused: it is no such address, or nothing lies there.
         StorageFailed: S3 refuses, or cannot be reached.
     """
-    address = urlsplit(place)
-    # With the slash: `ckpt` alone is also the beginning of `ckpt-old/`.
-    prefix = address.path.strip("/") + "/" if address.path.strip("/") else ""
-    if not address.netloc:
-        raise UsageRefused(f"{place} names no bucket", fix="s3://BUCKET/PREFIX")
-    with tempfile.TemporaryDirectory(prefix="stoker-s3-") as folder:
-        client = make_session().client("s3")
-        try:
-            store = BucketStore(Path(folder), client, address.netloc, prefix)
-            store.lay_out()
-            if not os.listdir(folder):
-                raise UsageRefused(f"nothing lies under {place}", fix="check bucket and prefix")
-            yield store
-        except aws_errors() as error:
-            raise StorageFailed(
-                f"{place}: {error}", fix="check the address, the credentials and the region"
-            ) from error
+    with open_bucket(place) as found:
+        store = BucketStore(*found)
+        store.lay_out()
+        if not os.listdir(found.folder):
+            raise UsageRefused(f"nothing lies under {place}", fix="check bucket and prefix")
+        yield store
 
 
 def _make_hole(file: Path, size_bytes: int) -> None:

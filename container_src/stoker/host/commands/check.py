@@ -13,6 +13,7 @@ from stoker.host.conformance.report import make_json, progress_line, render_tabl
 from stoker.host.conformance.runner import Result, make_tasks, run_checks
 from stoker.host.docker import ask, find_client, image_present, require_engine
 from stoker.host.failures import ImageMissing, UsageRefused
+from stoker.host.page_file import write_page
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -94,8 +95,7 @@ def _report(args: argparse.Namespace, images: list[str], results: list[Result]) 
     if args.junit:
         write_junit(args.junit, results)
     if args.html:
-        args.html.write_text(render_page(images, results), encoding="utf-8")
-        print(f"check: {args.html}", file=sys.stderr)
+        write_page(args.html, render_page(images, results))
 
 
 def _numbers(text: str) -> set[int]:

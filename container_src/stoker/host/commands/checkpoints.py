@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 from stoker.checkpoints.store import Checkpoint, Store
 from stoker.host.checkpoints.listing import (
-    align,
     make_details,
     make_listing,
     make_row,
@@ -19,6 +18,7 @@ from stoker.host.checkpoints.listing import (
 )
 from stoker.host.checkpoints.places import open_store
 from stoker.host.failures import UsageRefused
+from stoker.host.terminal import make_table
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -63,7 +63,7 @@ def run_verify(args: argparse.Namespace) -> int:
         print(_dump({"place": args.place, "problems": problems}))
     else:
         rows = [(name, problem or "sound") for name, problem in problems.items()]
-        print("\n".join(align(rows)) or f"{args.place}: no checkpoints")
+        print("\n".join(make_table(rows)) or f"{args.place}: no checkpoints")
     return 1 if any(problems.values()) else 0
 
 

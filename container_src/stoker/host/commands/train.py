@@ -35,6 +35,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--channel", action="append", default=[], metavar="NAME=FOLDER|s3://…")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--metric", action="append", default=[], metavar="NAME=REGEX")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable of the job"
+    )
     parser.add_argument("--instances", type=int, default=1, metavar="N", help="how many hosts")
     parser.add_argument(
         "--spot", metavar="SPEC", help="interrupt it: after=30s | every=2m,times=3 | trace=FILE"

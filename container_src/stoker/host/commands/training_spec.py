@@ -38,6 +38,7 @@ def make_spec(args: argparse.Namespace) -> TrainingSpec:
         channels=_channels(args.channel),
         params=dict(_pairs(args.param, "--param")),
         metrics=_metrics(args.metric),
+        environ=dict(_pairs(args.env, "--env")),
         instances=args.instances,
         spot=args.spot,
     )
