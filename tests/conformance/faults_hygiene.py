@@ -45,4 +45,4 @@ IMAGES = {
     53: ("a package that boto3 needs is gone.", f"RUN rm -r {_SITE}/jmespath*"),
 }
 
-ALSO: dict[int, dict[str, set[int]]] = {}
+ALSO: dict[int, dict[str, set[int]]] = {53: {"boto3 is what fetches code from S3": {20}}}

@@ -81,8 +81,13 @@ def channels_are_what_lies_there():
 
 
 def channels_are_locked():
-    """17: leaves a lock file in each channel."""
-    _before_the_script(lambda channel: open(f"{channel.path}/.lock", "w").close())
+    """17: leaves a lock file in each channel that is a folder."""
+
+    def lock(channel):
+        if os.path.isdir(channel.path):
+            open(f"{channel.path}/.lock", "w").close()
+
+    _before_the_script(lock)
 
 
 def pipes_are_tried():
