@@ -8,10 +8,13 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STOKER := $(VENV)/bin/stoker
 EXAMPLE := examples/00_unchanged_script
+# Most tests wait for processes, so one more at a time than there are cores. Those with Docker run
+# one by one: some of them measure how soon an image answers.
+SIDE_BY_SIDE := -n $(shell expr $$(nproc) + 1) --dist loadfile
 SOURCES := $(shell find container_src -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml
 
 .PHONY: help train test test-fast test-image test-cuda check format image sdks lock push bench compare \
-	cross torture engine clean
+	cross torture stacks engine clean
 
 help: ## list all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +29,7 @@ train: install ## set everything up and train the example as a job of the local 
 	code=$$?; $(STOKER) local down --root .work/local; exit $$code
 
 test: check ## set everything up and run all tests
-	$(PY) -m pytest tests -m "not docker"
+	$(PY) -m pytest tests -m "not docker" $(SIDE_BY_SIDE)
 	docker/engine.sh
 	docker/compose.sh
 	$(PY) docker/sdk_venv.py
@@ -34,7 +37,7 @@ test: check ## set everything up and run all tests
 	$(PY) -m pytest tests -m docker
 
 test-fast: install ## the tests that need no Docker engine
-	$(PY) -m pytest tests -m "not docker"
+	$(PY) -m pytest tests -m "not docker" $(SIDE_BY_SIDE)
 
 test-image: image sdks ## the tests on the built image only
 	docker/compose.sh
@@ -80,6 +83,9 @@ cross: image ## try every check on every deliberate fault (hours; goes on where 
 torture: install ## kill training runs 120 times and compare them with an undisturbed one
 	$(PY) tests/checkpoints/torture.py --kills 120
 
+stacks: install ## run smdebug's tour under protobuf 3 to 7 and other NumPys
+	PYTHONPATH=. $(PY) -m tests.debugging.smdebug_stacks
+
 engine: ## make sure a Docker engine answers (installs and starts one as root on Debian/Ubuntu)
 	@docker/engine.sh
 
@@ -104,7 +110,13 @@ $(VENV)/.packages: docker/dev.lock docker/frameworks.lock
 	$(PY) -m pip install --quiet --require-hashes --no-deps -r docker/frameworks.lock
 	@touch $@
 
+# smdebug as the image has it: made again when our edits of it change.
+$(VENV)/.smdebug: $(VENV)/.packages $(shell find container_src/stoker/debugging/smdebug_edits -name '*.py') \
+		container_src/stoker/debugging/repack.py
+	PYTHONPATH=container_src $(PY) -m stoker.host.cli smdebug install
+	@touch $@
+
 # Installed as users have it, not editable: the .pth file and `train` are part of what is tested.
-$(VENV)/.installed: $(VENV)/.packages $(SOURCES)
+$(VENV)/.installed: $(VENV)/.smdebug $(SOURCES)
 	$(PY) -m pip install --quiet --no-deps --no-build-isolation --force-reinstall .
 	@touch $@
