@@ -190,6 +190,14 @@ def test_a_job_of_several_hosts_is_stopped_by_the_service(opt_ml, aws):
     assert read_stop_request(job.paths).is_sent_by_platform
 
 
+def test_a_platform_that_reads_the_request_itself_is_not_asked(opt_ml, aws):
+    opt_ml.config("resourceconfig", {"current_host": "algo-1", "hosts": ["algo-1", "algo-2"]})
+    said, job = carry_out(opt_ml, STOP, STOKER_PLATFORM_STOPS="1")
+    assert aws.seen == []
+    assert said == ["rule Vanishing acts: stop the job (the platform was asked)"]
+    assert read_stop_request(job.paths).is_sent_by_platform
+
+
 def test_where_the_service_refuses_this_host_is_stopped_alone_and_it_is_said(opt_ml, aws):
     opt_ml.config("resourceconfig", {"current_host": "algo-1", "hosts": ["algo-1", "algo-2"]})
     aws.answers = lambda _n, _body: (400, b'{"__type": "AccessDenied", "message": "no"}')

@@ -29,6 +29,10 @@ GRACE_SECONDS = 105.0
 """What a worker has left after SIGTERM: SageMaker kills after 120."""
 
 
+PLATFORM_VARIABLE = "STOKER_PLATFORM_STOPS"
+"""Set to 1 by a platform that reads stop.json itself and then sends SIGTERM to all hosts at once."""
+
+
 class StopRequest(Record):
     """Somebody wants the job to end: after the step it is in, with a checkpoint."""
 
@@ -38,7 +42,7 @@ class StopRequest(Record):
     step: int = -1
     """The step at which it was seen to be needed; -1 where there is none."""
     is_sent_by_platform: bool = False
-    """The platform has been asked to stop all hosts and will send SIGTERM; it is not ours to."""
+    """The platform knows of it and will send SIGTERM to all hosts; it is not ours to."""
 
 
 class Left(Record):

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stoker.contract.job import Job
-from stoker.contract.stop import StopRequest, read_stop_request, write_stop_request
+from stoker.contract.stop import (
+    PLATFORM_VARIABLE,
+    StopRequest,
+    read_stop_request,
+    write_stop_request,
+)
 from stoker.debugging.actions.notice import Notice
 from stoker.errors import ActionFailed
 
@@ -14,7 +19,7 @@ LONGEST_REASON = 300
 
 
 def stop_job(job: Job, notice: Notice, *, prefix: str, say: Callable[[str], None]) -> str:
-    """Asks the launcher to end the job; of several hosts the service ends all.
+    """Asks the launcher to end the job; of several hosts the platform ends all.
 
     Args:
         job: the one of this container.
@@ -36,7 +41,7 @@ def stop_job(job: Job, notice: Notice, *, prefix: str, say: Callable[[str], None
     before = read_stop_request(job.paths)
     if before is not None:  # outcome, log and checkpoint name one and the same rule
         return f"it was asked for already, by {before.by}"
-    by_platform = len(job.cluster.hosts) > 1 and _ask_service(job, say)
+    by_platform = len(job.cluster.hosts) > 1 and _is_platforms(job, say)
     request = StopRequest(
         by=f"rule {notice.rule}",
         step=notice.step,
@@ -49,11 +54,18 @@ def stop_job(job: Job, notice: Notice, *, prefix: str, say: Callable[[str], None
         raise ActionFailed(
             f"the stop cannot be written down: {error}", fix="free some disk"
         ) from None
-    return "the service was asked" if by_platform else "the launcher was asked"
+    return "the platform was asked" if by_platform else "the launcher was asked"
+
+
+def _is_platforms(job: Job, say: Callable[[str], None]) -> bool:
+    """Whether the platform will send SIGTERM.
+
+    To one host alone it makes the ranks of the others fail, waiting for those that have left.
+    """
+    return job.environ.get(PLATFORM_VARIABLE) == "1" or _ask_service(job, say)
 
 
 def _ask_service(job: Job, say: Callable[[str], None]) -> bool:
-    # A SIGTERM on one host alone makes the ranks of the others fail, waiting for its own.
     # boto3 takes a second to import; a job of one host never needs it.
     try:
         from stoker.debugging.actions.sagemaker import stop_training_job

@@ -194,8 +194,10 @@ class AttemptRun:
         self.control.change(lambda r, now: change_attempt(r, now, cause=cause))
         self.holds.at(self.request.name, f"tell-{cause}")
         unwarned = cause == "interrupted" and not self.schedule.warning
-        # A leader whose rule asks for a stop is stopping; a second SIGTERM would end it at once.
-        spared = self.request.hosts[:1] if rules.read_stop() and not unwarned else ()
+        # A leader that carries out its rule's stop is stopping; a second SIGTERM would end it.
+        stop = rules.read_stop()
+        is_stopping = stop is not None and not stop.is_sent_by_platform and not unwarned
+        spared = self.request.hosts[:1] if is_stopping else ()
         watch.signal(signal.SIGKILL if unwarned else signal.SIGTERM, spared=spared)
         record = self.control.change(lambda r, now: change_attempt(r, now, signalled=now))
         self.holds.at(self.request.name, "stopping")

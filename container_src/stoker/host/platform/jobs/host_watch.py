@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from stoker.host.platform.engines.engine import Engine, Exit
@@ -42,9 +43,14 @@ class HostWatch:
             raise self._losses[0]
 
     def signal(self, number: int, *, spared: Collection[str] = ()) -> None:
-        """To every host that has not ended, but for some."""
-        for host in self._names.keys() - self.exits.keys() - set(spared):
-            self._engine.signal(self._names[host], number)
+        """To every host that has not ended, but for some; to all of them at once.
+
+        Ranks that hear it later than others fail, for their peers have left.
+        """
+        hosts = self._names.keys() - self.exits.keys() - set(spared)
+        names = [self._names[host] for host in hosts]
+        with ThreadPoolExecutor(max(1, len(names))) as pool:
+            list(pool.map(lambda name: self._engine.signal(name, number), names))
 
     def kill_once(self) -> None:
         """SIGKILL, unless they got it already."""

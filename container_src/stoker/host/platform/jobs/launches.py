@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from stoker.contract.debugger import RULES_VARIABLE, split_rules
+from stoker.contract.stop import PLATFORM_VARIABLE
 from stoker.host.platform.engines.engine import Launch, Mount, Network
 from stoker.host.platform.jobs.describe import make_arn
 from stoker.host.platform.jobs.surroundings import Surroundings
@@ -76,6 +77,7 @@ def _platform_environment(request: TrainingRequest, around: Surroundings) -> Map
         "TRAINING_JOB_ARN": make_arn(request.name),
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,
+        PLATFORM_VARIABLE: "1",
     }
     if request.isolated:  # as in the service: no credentials, and nobody to show them to
         return job

@@ -39,7 +39,10 @@ class RuleWatch:
             self._control.change(lambda r, now: r if r.stop_asked else ask_to_stop(r, now, by=why))
 
     def read_stop(self) -> StopRequest | None:
-        """The stop that a rule has asked for; the leader's launcher then acts on it itself."""
+        """The stop that a rule has asked for.
+
+        With one host the launcher acts on it itself; with several it waits for our SIGTERM.
+        """
         try:
             request = StopRequest(**json.loads(read_start(self._folder, _STOP, _MOST_BYTES)))
         except (ValueError, RecursionError, TypeError):  # not there, or not ours
