@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 BLOCK_BYTES = 4096
-_IN_FLIGHT = 4
 
 
 class PieceWriter:
     """Writes a buffer to a file while it is still being filled, each piece with its checksum.
+
+    One piece at a time: the kernel cuts it into requests enough to keep a disk busy, and more
+    threads would take more memory bandwidth, and turns on the cores, from the training.
 
     Example:
         >>> with PieceWriter(path, buffer, size_bytes, checksum="crc32c") as writer:
@@ -28,7 +30,7 @@ class PieceWriter:
         """Opens the file.
 
         Args:
-            path: the file; it is made, or emptied.
+            path: the file; it is made, or what is there is written over.
             buffer: aligned to blocks, and as long as whole blocks of `size_bytes` are.
             size_bytes: how much of the buffer is meant.
             checksum: name of the function.
@@ -37,7 +39,7 @@ class PieceWriter:
         self._size_bytes = size_bytes
         self._checksum = checksum_named(checksum)
         self._handle, self._is_direct = _open_direct(path)
-        self._pool = ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="stoker-disk")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="stoker-disk")
         self._pieces: list[Future[str]] = []
 
     def __enter__(self) -> PieceWriter:
@@ -63,8 +65,7 @@ class PieceWriter:
             OSError: a full disk, for one.
         """
         checksums = tuple(piece.result() for piece in self._pieces)
-        if self._is_direct:
-            os.ftruncate(self._handle, self._size_bytes)
+        os.ftruncate(self._handle, self._size_bytes)
         os.fsync(self._handle)
         return checksums
 
@@ -81,7 +82,7 @@ def _whole_blocks(size_bytes: int) -> int:
 
 
 def _open_direct(path: str) -> tuple[int, bool]:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    flags = os.O_WRONLY | os.O_CREAT
     try:
         return os.open(path, flags | os.O_DIRECT, 0o644), True
     except OSError as error:

@@ -16,6 +16,7 @@ from stoker.contract.files import write_atomically
 from stoker.errors import CheckpointFailed
 
 PREFIX = "stoker-"
+SPARE = f"-spare{IGNORED}"
 _ATTEMPTS = 100
 
 
@@ -88,19 +89,25 @@ class Draft:
 
 
 def sweep(folder: str) -> list[str]:
-    """Removes drafts whose writer has died, and returns their names."""
+    """Removes what writers that died have left, and returns the names of their drafts."""
     ours = [n for n in names_in(folder) if n.startswith(PREFIX) and n.endswith(IGNORED)]
-    return [name for name in ours if _remove_if_abandoned(f"{folder}/{name}")]
+    gone = [name for name in ours if _remove_if_abandoned(f"{folder}/{name}")]
+    return [name for name in gone if not name.endswith(SPARE)]
 
 
 def remove_whole(path: str) -> None:
     """Removes a checkpoint so that nobody ever sees half of it."""
+    shutil.rmtree(hide(path), ignore_errors=True)
+
+
+def hide(path: str) -> str:
+    """Takes a checkpoint out of sight, in one step, to be removed; returns where it is now."""
     parent, name = os.path.split(path)
-    doomed = f"{parent}/{PREFIX}{name}{IGNORED}"
-    shutil.rmtree(doomed, ignore_errors=True)  # of a removal that was cut short
+    hidden = f"{parent}/{PREFIX}{name}{IGNORED}"
+    shutil.rmtree(hidden, ignore_errors=True)  # of a removal that was cut short
     with suppress(FileNotFoundError):
-        os.rename(path, doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+        os.rename(path, hidden)
+    return hidden
 
 
 def sync_folder(folder: str) -> None:

@@ -8,11 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from stoker.checkpoints import manifest
 from stoker.checkpoints.checksums import PREFERRED
 from stoker.checkpoints.direct import BLOCK_BYTES, PieceWriter
-from stoker.checkpoints.draft import Draft, remove_whole
+from stoker.checkpoints.draft import Draft
 from stoker.checkpoints.group import Group
 from stoker.checkpoints.log import warn
 from stoker.checkpoints.manifest import Manifest, Shard, manifest_text
 from stoker.checkpoints.snapshot import Snapshot
+from stoker.checkpoints.spare import Spare
 from stoker.checkpoints.staging import Staging
 from stoker.checkpoints.store import Store, make_name
 from stoker.checkpoints.uploader import is_uploading
@@ -55,6 +56,8 @@ class Saver:
         self._group = group
         self._token = token
         self._keep = keep
+        self._file_name = f"rank{group.rank:05d}.safetensors"
+        self._spare = Spare(store.folder, f"{token}-{group.rank}", self._file_name)
         self._count = 0
         # Its threads are joined when the interpreter exits: nothing half-written is left.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="stoker-checkpoint")
@@ -114,6 +117,7 @@ class Saver:
     def close(self) -> None:
         """Lets the thread end; what was begun is finished first."""
         self._thread.shutdown()
+        self._spare.drop()
 
     def _save(self, snapshot: Snapshot, about: Manifest, started: float) -> Saved:
         draft, written = self._write(snapshot)
@@ -147,15 +151,15 @@ class Saver:
             snapshot.release()
 
     def _write_shard(self, snapshot: Snapshot, draft: Draft) -> Shard:
-        name = f"rank{self._group.rank:05d}.safetensors"
         size_bytes = snapshot.layout.size_bytes
         whole = -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
         memory = self.staging.memory(whole)
-        path = f"{draft.path}/{name}"
+        path = f"{draft.path}/{self._file_name}"
+        self._spare.hand_to(path)
         with PieceWriter(path, memory, size_bytes, checksum=PREFERRED) as writer:
             snapshot.copy_late(self.staging, writer.filled_up_to)
             checksums = writer.finish()
-        return Shard(name=name, size_bytes=size_bytes, checksums=checksums)
+        return Shard(name=self._file_name, size_bytes=size_bytes, checksums=checksums)
 
     def _publish(self, draft: Draft, about: Manifest, serial: int) -> str:
         """The leader names the checkpoint; the first rank of each other host does as it did."""
@@ -173,7 +177,7 @@ class Saver:
                 raise _failed(about.step, f"{name} is taken on this host alone")
             for old in (f"{self._store.folder}/{name}" for name in doomed):
                 if not is_uploading(old):
-                    remove_whole(old)
+                    self._spare.remove(old)
         else:
             draft.close()
         return name
@@ -193,7 +197,10 @@ class Saver:
     def _prune(self, name: str) -> list[str]:
         """Names of what is gone. That something stays is no reason to call a save failed."""
         try:
-            return [c.name for c in self._store.prune(keep=self._keep, trust=name)]
+            doomed = self._store.prune(keep=self._keep, trust=name, dry_run=True)
+            for checkpoint in doomed:
+                self._spare.remove(checkpoint.path)
+            return [checkpoint.name for checkpoint in doomed]
         except (OSError, StokerError) as error:
             warn(f"old checkpoints stay: {error}")
             return []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,7 +58,7 @@ class Snapshot:
         self._is_late = {n: t.data_ptr() in settled for n, t in self._tensors.items()}
         self._versions = {n: _version(t) for n, t in self._tensors.items()}
         self._copied = threading.Event()
-        self._stream = _make_stream()
+        self._streams = _make_streams(self._tensors.values())
 
     def copy_early(self, staging: Staging) -> None:
         """Copies, now, all that may change before the next step: buffers, random states."""
@@ -65,8 +66,8 @@ class Snapshot:
         for name, place in self.layout.places.items():
             if not self._is_late[name]:
                 staging.copy(self._tensors[name], place)
-        if self._stream is not None:
-            torch.cuda.current_stream().synchronize()
+        for stream in self._streams:
+            torch.cuda.current_stream(stream.device).synchronize()
 
     def copy_late(self, staging: Staging, filled_up_to: Callable[[int], None]) -> None:
         """Copies the rest, in the order of the file, telling how far it has come.
@@ -74,7 +75,9 @@ class Snapshot:
         Raises:
             CheckpointFailed: something else than an optimizer's step changed a parameter.
         """
-        with torch.cuda.stream(self._stream):
+        with ExitStack() as current:
+            for stream in self._streams:
+                current.enter_context(torch.cuda.stream(stream))
             self._copy_in_order(staging, filled_up_to)
         changed = [n for n, t in self._tensors.items() if self._has_changed(n, t)]
         self.release()
@@ -97,10 +100,10 @@ class Snapshot:
         for name, place in self.layout.places.items():
             if self._is_late[name]:
                 staging.copy(self._tensors[name], place)
-            if self._stream is None:
+            if not self._streams:
                 filled_up_to(place.start + place.size_bytes)
-        if self._stream is not None:
-            self._stream.synchronize()
+        for stream in self._streams:
+            stream.synchronize()
         filled_up_to(self.layout.size_bytes)
 
     def _has_changed(self, name: str, tensor: torch.Tensor) -> bool:
@@ -115,10 +118,10 @@ def _own_pieces(tensors: dict[str, torch.Tensor]) -> dict[str, Piece]:
     return {name: piece for name, piece in held.items() if piece is not None}
 
 
-def _make_stream() -> torch.cuda.Stream | None:
-    if not torch.cuda.is_available():
-        return None
-    return torch.cuda.Stream()  # type: ignore[no-untyped-call] # torch has no types here
+def _make_streams(tensors: Iterable[torch.Tensor]) -> list[torch.cuda.Stream]:
+    """One for each GPU that holds a part of the state: copies wait in a line of their own."""
+    devices = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
+    return [torch.cuda.Stream(device) for device in devices]  # type: ignore[no-untyped-call] # torch has no types here
 
 
 def _version(tensor: torch.Tensor) -> int:

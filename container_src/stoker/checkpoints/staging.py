@@ -55,7 +55,8 @@ class Staging:
 
 
 def _make_touched(size_bytes: int) -> torch.Tensor:
-    memory = mmap.mmap(-1, size_bytes)
+    # Private: of shared memory most kernels make no huge pages.
+    memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     for advice in _ADVICE:  # workers of a DataLoader must not make us copy the pages again
         with suppress(OSError):  # a kernel without huge pages
             memory.madvise(advice)

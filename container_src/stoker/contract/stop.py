@@ -30,7 +30,7 @@ GRACE_SECONDS = 105.0
 
 
 PLATFORM_VARIABLE = "STOKER_PLATFORM_STOPS"
-"""Set to 1 by a platform that reads stop.json itself and then sends SIGTERM to all hosts at once."""
+"""Set to 1 by a platform that reads stop.json itself and sends SIGTERM to all hosts at once."""
 
 
 class StopRequest(Record):

@@ -1,0 +1,71 @@
+"""The file of a checkpoint that has been removed, kept for the next save to write over.
+
+Its blocks are there already: to free a gibibyte and to find another one takes as long as to write
+it, and costs the training beside it more. At most one is kept, so the disk never holds more than
+it did while a checkpoint was being written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+from contextlib import suppress
+
+from stoker.checkpoints.draft import PREFIX, SPARE, hide
+
+
+class Spare:
+    """What one writer keeps beside its checkpoints, under a name that a sweep removes."""
+
+    def __init__(self, folder: str, token: str, file_name: str) -> None:
+        """Args:
+        folder: where the checkpoints are.
+        token: differs between writers.
+        file_name: of this writer's file in each checkpoint.
+        """
+        self._name = file_name
+        self._path = f"{folder}/{PREFIX}{token}{SPARE}"
+
+    def remove(self, checkpoint: str) -> None:
+        """Removes a checkpoint in one step, and keeps its file unless somebody may need it."""
+        hidden = hide(checkpoint)
+        file = f"{hidden}/{self._name}"
+        if not os.path.exists(self._path) and _is_unused(file):
+            with suppress(OSError):
+                os.mkdir(self._path)
+                os.rename(file, f"{self._path}/{self._name}")
+        shutil.rmtree(hidden, ignore_errors=True)
+
+    def hand_to(self, path: str) -> None:
+        """Puts the file where the next one is written; without one, nothing is there."""
+        with suppress(OSError):
+            os.rename(f"{self._path}/{self._name}", path)
+        self.drop()
+
+    def drop(self) -> None:
+        """Keeps nothing any more."""
+        shutil.rmtree(self._path, ignore_errors=True)
+
+
+def _is_unused(path: str) -> bool:
+    """Whether nobody else has the file open or mapped, or under another name.
+
+    A reader of a file that is unlinked reads on undisturbed; of one that is written over, not.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY)
+    except OSError:
+        return False
+    try:
+        # The kernel grants a lease for writing only to the one process that has a file open.
+        # Were somebody to open it now, SIGIO would end us; SIGURG is ignored.
+        fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        return os.fstat(handle).st_nlink == 1
+    except OSError:  # somebody has it open, or the file system knows no leases
+        return False
+    finally:
+        os.close(handle)

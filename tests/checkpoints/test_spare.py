@@ -1,0 +1,126 @@
+"""The file of a removed checkpoint is written over by the next save, if nobody else needs it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import stoker
+from stoker.checkpoints.spare import Spare
+from stoker.checkpoints.store import Store
+
+FILE = "rank00000.safetensors"
+READER = """
+import sys
+with open(sys.argv[1], "rb") as file:
+    print("open", flush=True)
+    sys.stdin.readline()
+    sys.stdout.buffer.write(file.read())
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    return stoker.job(root=tmp_path, environ={})
+
+
+def save(job, ckpt):
+    """One more checkpoint, on the disk; returns its file."""
+    ckpt.advance()
+    ckpt.save()
+    ckpt.flush()
+    return f"{Store(job.checkpoint_dir).read_all()[-1].path}/{FILE}"
+
+
+def inode(path):
+    return os.stat(path).st_ino
+
+
+def content_of(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def test_the_next_save_writes_over_what_was_removed(job):
+    state = {"x": torch.zeros(1000)}
+    with stoker.checkpoints(job, keep=1, state=state) as ckpt:
+        first = inode(save(job, ckpt))
+        second = inode(save(job, ckpt))
+        state["x"] = torch.ones(1000)
+        assert inode(save(job, ckpt)) == first != second
+        newest = Store(job.checkpoint_dir).newest()
+    assert newest.step == 3
+    assert sorted(os.listdir(job.checkpoint_dir)) == [newest.name]
+    state["x"] = torch.zeros(1000)
+    with stoker.checkpoints(job, keep=1, state=state):
+        assert torch.equal(state["x"], torch.ones(1000))
+
+
+def test_a_smaller_state_leaves_nothing_of_the_larger_one(job):
+    state = {"x": torch.ones(100_000)}
+    with stoker.checkpoints(job, keep=1, state=state) as ckpt:
+        first = inode(save(job, ckpt))
+        save(job, ckpt)
+        state["x"] = torch.ones(10)
+        third = save(job, ckpt)
+        assert inode(third) == first
+        assert os.path.getsize(third) < 20_000
+        assert Store(job.checkpoint_dir).newest().step == 3
+
+
+def test_whoever_reads_a_removed_checkpoint_reads_on_undisturbed(job):
+    state = {"x": torch.zeros(1000)}
+    with stoker.checkpoints(job, keep=1, state=state) as ckpt:
+        file = save(job, ckpt)
+        before = content_of(file)
+        argv = [sys.executable, "-c", READER, file]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+            assert reader.stdout.readline() == b"open\n"
+            for _ in range(3):
+                state["x"] += 1
+                save(job, ckpt)
+            reader.stdin.write(b"\n")
+            reader.stdin.close()
+            assert reader.stdout.read() == before
+
+
+def test_whoever_has_mapped_it_keeps_what_it_sees(job):
+    state = {"x": torch.zeros(1000)}
+    with stoker.checkpoints(job, keep=1, state=state) as ckpt:
+        file = save(job, ckpt)
+        before = content_of(file)
+        with open(file, "rb") as opened:
+            mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        for _ in range(3):
+            state["x"] += 1
+            save(job, ckpt)
+        assert mapped[:] == before
+        mapped.close()
+
+
+def test_a_checkpoint_that_has_another_name_as_well_is_left_alone(job, tmp_path):
+    state = {"x": torch.zeros(1000)}
+    with stoker.checkpoints(job, keep=1, state=state) as ckpt:
+        file = save(job, ckpt)
+        before = content_of(file)
+        os.link(file, tmp_path / "mine.safetensors")
+        for _ in range(3):
+            state["x"] += 1
+            save(job, ckpt)
+    assert content_of(tmp_path / "mine.safetensors") == before
+
+
+def test_what_a_dead_writer_kept_is_swept_and_called_no_checkpoint(job, capfd):
+    folder = job.checkpoint_dir
+    (folder / "000001-step-1").mkdir(parents=True)
+    (folder / "000001-step-1" / FILE).write_bytes(b"old")
+    Spare(str(folder), "token-0", FILE).remove(str(folder / "000001-step-1"))
+    assert os.listdir(folder) == ["stoker-token-0-spare.sagemaker-ignore"]
+    with stoker.checkpoints(job, state={"x": 1}):
+        assert not list(folder.glob("*spare*"))
+    assert "half-written" not in "".join(capfd.readouterr())
