@@ -18,7 +18,7 @@ import stoker
 from stoker.runtime.processes import descendants
 
 MAIN = Path(stoker.__file__).with_name("runtime") / "__main__.py"
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 240
 
 
 class OptMl:

@@ -10,7 +10,7 @@ import pytest
 from stoker.checkpoints.checksums import checksums_of
 from stoker.checkpoints.manifest import Manifest, Metric, Shard, manifest_text
 from stoker.host.cli import main
-from tests.cli.s3_server import serve_s3
+from tests.s3_server import serve_s3
 
 SHARD = "rank00000.safetensors"
 

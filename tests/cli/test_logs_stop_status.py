@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -52,12 +53,13 @@ def test_status_lists_jobs_and_shows_one(busy):
 
 
 def test_stop_ends_a_job_while_its_log_is_followed(busy):
-    train = busy.start("train", "patient.py", "--name", "patient", "--root", str(busy.platform))
+    name = f"patient-{time.time_ns()}"
+    train = busy.start("train", "patient.py", "--name", name, "--root", str(busy.platform))
     wait_for_line(train, "ready")
-    follow = busy.start("logs", "patient", "--follow", "--root", str(busy.platform))
+    follow = busy.start("logs", name, "--follow", "--root", str(busy.platform))
     wait_for_line(follow, "ready")
-    stop = busy.on_platform("stop", "patient", "--follow")
-    assert (stop.returncode, stop.stdout) == (0, "stop: patient is Stopped\n"), stop.stderr
+    stop = busy.on_platform("stop", name, "--follow")
+    assert (stop.returncode, stop.stdout) == (0, f"stop: {name} is Stopped\n"), stop.stderr
     for process, code in ((train, 1), (follow, 0)):
         out, err = process.communicate(timeout=DEADLINE_SECONDS)
         assert process.returncode == code, out + err

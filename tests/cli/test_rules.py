@@ -11,7 +11,7 @@ import pytest
 from stoker.debugging.rules import CATALOGUE
 from stoker.debugging.tensors import Collection, SavedStep, mark_end, write_collections, write_step
 from stoker.host.cli import main
-from tests.cli.s3_server import serve_s3
+from tests.s3_server import serve_s3
 
 LOSS = "CrossEntropyLoss_output_0"
 MINE = """

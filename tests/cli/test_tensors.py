@@ -29,7 +29,7 @@ from stoker.host.tensors import sagemaker
 from stoker.host.tensors.planes import cut_planes, quantise, read_sample, shrink
 from stoker.host.tensors.scene import MOST_BYTES
 from stoker.host.tensors.sparkline import make_sparkline
-from tests.cli.s3_server import serve_s3
+from tests.s3_server import serve_s3
 
 LOSS, RELU, IMAGE, SCORES = "MSELoss_output_0", "relu_output_0", "Net_input_0", "Net_output_0"
 WEIGHT, NORMS = "Net_conv.weight", "gradient/Net_conv.weight"

@@ -7,7 +7,7 @@ import pytest
 from stoker.host.conformance.checks import all_checks
 from stoker.host.conformance.runner import Task, make_tasks, run_checks
 from stoker.host.docker import find_client
-from tests.conformance.faults import CHECKS, IMAGE
+from tests.conformance.faults import CHECKS, IMAGE, run_twice
 
 pytestmark = pytest.mark.docker
 
@@ -21,7 +21,7 @@ NEIGHBOURS = 2
 def ours():
     """Every check on our own image, two side by side as a user runs them."""
     tasks = make_tasks([IMAGE], all_checks())
-    return run_checks(find_client(), tasks, jobs=2, on_result=lambda _: None)
+    return run_twice(tasks)
 
 
 @pytest.mark.timeout(900)

@@ -61,12 +61,15 @@ def build(tmp_path_factory):
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_image_fails_in_bounded_time_and_leaves_nothing(build, name):
     image = build(name, f"FROM stoker:cpu\n{HOSTILE[name]}")
-    check = replace(CHECKS[1], limit_seconds=10)
+    check = replace(CHECKS[1], limit_seconds=30)
     (result,) = run_checks(
         CLIENT, [Task(image=image, check=check, init=False)], jobs=1, on_result=lambda _: None
     )
     assert result.status == "fail"
     assert "the check itself broke" not in result.seen
+    deadline = time.monotonic() + 60  # the engine may be at work on what its client gave up
+    while _left(image) and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert _left(image) == []
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from stoker.host.conformance.runner import Task, run_checks
 from stoker.host.docker import find_builder, find_client
-from tests.conformance.faults import CHECKS, HERE, IMAGE
+from tests.conformance.faults import CHECKS, HERE, IMAGE, run_twice
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 ABOUT_PYTHON = {5, 28, 32, 36, 53}
 # A launcher that only becomes the script keeps a part of the contract: enough to see that the
@@ -52,8 +52,7 @@ def found(build):
     small = build("small")
     numbers = ABOUT_PYTHON | KEEPS | BREAKS.keys()
     tasks = [Task(image=small, check=CHECKS[number], init=False) for number in sorted(numbers)]
-    results = run_checks(find_client(), tasks, jobs=2, on_result=lambda _: None)
-    return {result.check.number: result for result in results}
+    return {result.check.number: result for result in run_twice(tasks)}
 
 
 @pytest.mark.parametrize("number", sorted(KEEPS))
@@ -92,11 +91,9 @@ def ours_in_sh():
         if number not in ABOUT_PYTHON
     ]
     tasks.sort(key=lambda task: -task.check.limit_seconds)
-    results = run_checks(find_client(), tasks, jobs=2, on_result=lambda _: None)
-    return {result.check.number: result for result in results}
+    return {result.check.number: result for result in run_twice(tasks)}
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", sorted(CHECKS.keys() - ABOUT_PYTHON))
 def test_our_own_image_passes_with_scripts_in_sh(ours_in_sh, number):
     assert ours_in_sh[number].status == "pass", ours_in_sh[number].seen

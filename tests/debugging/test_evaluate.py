@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -376,10 +377,11 @@ def test_a_rule_that_calls_exit_ends_itself_and_no_other(run):
 def test_a_rule_that_hangs_is_given_up_with_its_line_and_the_others_go_on(run):
     run.save(0, 1, 2)
     run.end()
-    statuses = run.evaluate("Hanging, Seen", longest_seconds=0.5)
+    statuses = run.evaluate("Hanging, Seen", longest_seconds=2)
     assert statuses["Hanging"].status == "Error"
-    assert statuses["Hanging"].details.startswith(
-        "at step 0: the rule gave no answer within 0.5 s (test_evaluate.py, line"
+    assert re.match(
+        r"at step 0: the rule gave no answer within [\d.]+ s \(test_evaluate\.py, line",
+        statuses["Hanging"].details,
     )
     assert "STOKER_RULES_CHECK_SECONDS allows more" in statuses["Hanging"].details
     assert statuses["Seen"].evaluated_steps == 3

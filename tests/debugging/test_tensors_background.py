@@ -27,7 +27,7 @@ from stoker.debugging.tensors import (
 
 from .test_tensors_format import WORKER, files_of
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 240
 SOURCE = Path(stoker.__file__).parents[1]
 
 

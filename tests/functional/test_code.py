@@ -2,16 +2,11 @@
 
 import io
 import os
-import shutil
-import socket
-import subprocess
-import sys
 import tarfile
 import textwrap
-import time
-from pathlib import Path
 
 import pytest
+from tests.s3_server import running_s3
 
 KEYS = {"AWS_ACCESS_KEY_ID": "local-key", "AWS_SECRET_ACCESS_KEY": "local-secret"}
 
@@ -28,27 +23,9 @@ def _archive(file, **sources):
 def s3(tmp_path_factory):
     """A real S3 server over a plain folder."""
     folder = tmp_path_factory.mktemp("s3")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    rclone = shutil.which("rclone", path=str(Path(sys.executable).parent))
-    server = subprocess.Popen(
-        f"{rclone} serve s3 --auth-key local-key,local-secret --addr 127.0.0.1:{port} "
-        f"--dir-cache-time 0s {folder}".split(),
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            break
-        except OSError:
-            assert time.monotonic() < deadline, "the S3 server did not start"
-            time.sleep(0.05)
-    (folder / "bucket").mkdir()
-    yield folder / "bucket", f"http://127.0.0.1:{port}"
-    server.terminate()
-    server.wait()
+    with running_s3(folder, "local-key,local-secret") as address:
+        (folder / "bucket").mkdir()
+        yield folder / "bucket", address
 
 
 @pytest.fixture

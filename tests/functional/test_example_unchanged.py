@@ -20,7 +20,7 @@ def data(tmp_path_factory):
 def _make_data(folder):
     script = [sys.executable, EXAMPLE / "make_data.py", folder]
     counts = ["--images", "1000", "--test-images", "200"]
-    subprocess.run([*script, *counts], check=True, timeout=60)
+    subprocess.run([*script, *counts], check=True, timeout=240)
     return folder
 
 

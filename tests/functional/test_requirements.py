@@ -143,7 +143,7 @@ class _Index(http.server.BaseHTTPRequestHandler):
 
 
 def test_a_second_job_of_a_warm_pool_installs_from_its_cache(opt_ml, python, tmp_path):
-    _Index.wheel = make_wheel(tmp_path, "ember", "1.0")
+    _Index.wheel, _Index.downloads = make_wheel(tmp_path, "ember", "1.0"), 0
     opt_ml.script("import ember; print(ember.VERSION)")
     (opt_ml.root / "sagemaker/warmpoolcache").mkdir(parents=True)
     (opt_ml.root / "code/requirements.txt").write_text("ember\n")

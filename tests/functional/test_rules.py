@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -173,8 +174,8 @@ def test_a_handler_that_leaves_with_a_code_of_its_own_has_stopped(job):
 
 def test_a_script_that_gives_up_by_itself_has_failed_whatever_a_rule_wishes_then(job):
     job.script("""
-        save(0, float("nan"))
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        save(0, float("nan"))
         wait_for("output/data/stoker/findings.jsonl")
         raise FloatingPointError("the loss is NaN")
     """)
@@ -375,7 +376,7 @@ def test_a_rule_that_hangs_keeps_no_other_from_stopping_the_job(job, place):
     assert "stopped by rule ExplodingTensor at step 3" in done.stderr
     status = job.statuses["Hanging"]
     assert status.status == "Error"
-    assert "no answer within 5 s (hanging.py, line" in status.details
+    assert re.search(r"no answer within [\d.]+ s \(hanging\.py, line", status.details)
 
 
 def test_a_rule_that_hangs_at_the_end_takes_no_other_along(job):

@@ -22,7 +22,7 @@ SCRIPT = """
         saved = SavedStep(step=step, mode="TRAIN", mode_step=step, tensors=tensors)
         write_step(os.environ["STOKER_ROOT"] + "/output/tensors", "worker_0", saved)
     if sys.argv[-1] == "hang":
-        for _ in range(6000):  # a loader whose data never comes
+        for _ in range(24000):  # a loader whose data never comes
             time.sleep(0.01)
         sys.exit("nobody stopped it")
 """

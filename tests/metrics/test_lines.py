@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoker.metrics.lines import make_definitions, make_line
@@ -23,6 +23,7 @@ def test_a_line_is_easy_on_the_eye():
     assert line == "[metric] step=12 train/loss=0.25 lr=1e-05\n"
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.integers(-(2**70), 2**70),
     st.dictionaries(st.text(min_size=1), st.floats(), min_size=1, max_size=5),

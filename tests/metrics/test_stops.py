@@ -32,7 +32,9 @@ def stop(scripts, before="", after=""):
         if line == "ready\n":
             break
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    # communicate() would pass over what the loop has read ahead.
+    with process:
+        out, err = process.stdout.read(), process.stderr.read()
     return process.returncode, "".join(lines) + out, err
 
 

@@ -46,7 +46,7 @@ class LocalServer:
         self.engine = engine
         self.slots = slots
         self.image = "stoker:cpu" if engine == "docker" else "any/image:1"
-        self.environment: dict[str, str] = {"STOKER_GRACE_SECONDS": "20"}
+        self.environment: dict[str, str] = {"STOKER_GRACE_SECONDS": "100"}
         """Beside the test's own."""
         self.process: subprocess.Popen[bytes] | None = None
         self._clients: dict[str, Any] = {}

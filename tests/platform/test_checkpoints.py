@@ -164,6 +164,7 @@ def make_spot(make_server, tmp_path, wholes):
         spot.release()
 
 
+@pytest.mark.timeout(900)
 def test_jobs_taken_away_three_times_end_as_if_nothing_had_happened(make_spot):
     spot = make_spot()
     jobs = {"warned": "yes", "unwarned": "no"}

@@ -125,17 +125,20 @@ def test_the_rules_reach_the_leader_alone_and_no_other_rules_with_them(server):
         "job",
         script,
         ResourceConfig={"InstanceCount": 2},
-        Environment={"STOKER_RULES": "AllZero", "STOKER_RULES_1": ", DeadRelu"},
+        Environment={
+            **{"STOKER_RULES": "AllZero", "STOKER_RULES_1": ", DeadRelu"},
+            "STOKER_RULES_DRY_RUN": "1",
+        },
         DebugRuleConfigurations=[rule("Grüße", action_json=action)],
     )
     job = server.wait("job")
     model = server.archive(job["ModelArtifacts"]["S3ModelArtifacts"])
     leader, other = (json.loads(model[f"algo-{n}.json"]) for n in (1, 2))
-    assert list(leader) == ["STOKER_RULES"]
+    assert leader.keys() == {"STOKER_RULES", "STOKER_RULES_DRY_RUN"}
     (carried,) = json.loads(leader["STOKER_RULES"])
     assert carried["RuleConfigurationName"] == "Grüße"
     assert carried["RuleParameters"] == {"rule_to_invoke": "AllZero", "action_json": action}
-    assert other == {}
+    assert other == {"STOKER_RULES_DRY_RUN": "1"}
 
 
 def test_a_foreign_image_ends_as_an_error_not_as_no_issues(server):

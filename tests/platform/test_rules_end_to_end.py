@@ -47,10 +47,13 @@ EXPLODING = """
     signal.signal(signal.SIGTERM, leave)
     print("trains", flush=True)
     step = 0
+    is_alone = len(json.loads(os.environ["SM_HOSTS"])) == 1
     while True:
         if host == "algo-1":
-            save(step, 1.0 / (step + 1) if step < 30 else float("nan"))
-            (root / "checkpoints/state").write_text(str(step))
+            is_ill = step >= 30 and (is_alone or (root / "output/data/go").exists())
+            save(step, float("nan") if is_ill else 1.0 / (step + 1))
+            (root / "checkpoints/state.sagemaker-ignore").write_text(str(step))
+            (root / "checkpoints/state.sagemaker-ignore").replace(root / "checkpoints/state")
         step += 10
         time.sleep(0.05)
 """
@@ -120,6 +123,9 @@ def test_an_exploding_run_is_stopped_with_model_and_checkpoint_kept(make_server,
 def test_a_rule_on_the_leader_stops_both_hosts(make_server, engine):
     server = make_server(engine).start()
     submit(server, EXPLODING, ResourceConfig={"InstanceCount": 2})
+    for host in ("algo-1", "algo-2"):  # one that is not there yet would not hear it
+        wait_until(lambda host=host: "trains" in server.log("job", host), f"{host} listens")
+    (server.root.host_dir("job", "algo-1") / "output/data/go").touch()
     job = server.wait("job")
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")
     assert summary(job)["Exploding"] == "IssuesFound"

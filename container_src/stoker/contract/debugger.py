@@ -91,9 +91,14 @@ def split_rules(text: str, *, limit_characters: int = 512) -> dict[str, str]:
 
 def with_rules(environ: Mapping[str, str], text: str) -> dict[str, str]:
     """An environment with all rules in the one variable, instead of their pieces."""
-    piece = f"{RULES_VARIABLE}_"
-    others = {k: v for k, v in environ.items() if not k.removeprefix(piece).isdigit()}
+    others = {k: v for k, v in environ.items() if not carries_rules(k)}
     return {**others, RULES_VARIABLE: text}
+
+
+def carries_rules(name: str) -> bool:
+    """Whether a variable holds rules, or a piece of them; others that begin alike are settings."""
+    piece = f"{RULES_VARIABLE}_"
+    return name == RULES_VARIABLE or (name.startswith(piece) and name[len(piece) :].isdigit())
 
 
 def _folder(local_path: object, default: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import boto3
 from sagemaker.core.debugger import Rule, rule_configs
@@ -20,6 +21,7 @@ from sagemaker.core.shapes import (
 )
 
 image, source = sys.argv[1:]
+name = f"rules-v3-{time.time_ns()}"
 bucket = "sagemaker-us-east-1-000000000000"
 boto3.client("s3").upload_file(f"{source}/exploding.py", bucket, "rules-v3/code/exploding.py")
 rule = Rule.sagemaker(
@@ -27,9 +29,9 @@ rule = Rule.sagemaker(
     rule_parameters={"collection_names": "losses"},
     actions=rule_configs.ActionList(rule_configs.StopTraining()),
 )
-rule.prepare_actions("rules-v3")
+rule.prepare_actions(name)
 job = TrainingJob.create(
-    training_job_name="rules-v3",
+    training_job_name=name,
     role_arn="arn:aws:iam::111122223333:role/SageMakerRole",
     algorithm_specification=AlgorithmSpecification(
         training_image=image, training_input_mode="File"
@@ -70,4 +72,4 @@ job.wait()
 job.refresh()
 client = boto3.client("sagemaker")
 print()
-print(json.dumps(client.describe_training_job(TrainingJobName="rules-v3"), default=str))
+print(json.dumps(client.describe_training_job(TrainingJobName=name), default=str))

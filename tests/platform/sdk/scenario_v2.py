@@ -75,9 +75,10 @@ jobs = {
     "train": train,
     "broken": broken,
 }
+started = int(time.time())
 for name, estimator in jobs.items():
     channels = {"train": inputs} if name == "train" else None
-    estimator.fit(channels, wait=False, job_name=f"v2-{name.replace('_', '-')}")
+    estimator.fit(channels, wait=False, job_name=f"v2-{name.replace('_', '-')}-{started}")
 wait_for_line(stopped.latest_training_job.name, "ready")
 stopped.latest_training_job.stop()
 results = {name: wait_for_end(job.latest_training_job.name) for name, job in jobs.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from stoker.contract.debugger import RULES_VARIABLE, split_rules
+from stoker.contract.debugger import carries_rules, split_rules
 from stoker.contract.stop import PLATFORM_VARIABLE
 from stoker.host.platform.engines.engine import Launch, Mount, Network
 from stoker.host.platform.jobs.describe import make_arn
@@ -68,7 +68,7 @@ def _own_environment(request: TrainingRequest) -> dict[str, str]:
     """What the request sets. Of two lists of rules, the one that is described is evaluated."""
     if not request.debug_rules:
         return dict(request.environment)
-    return {k: v for k, v in request.environment.items() if not k.startswith(RULES_VARIABLE)}
+    return {k: v for k, v in request.environment.items() if not carries_rules(k)}
 
 
 def _platform_environment(request: TrainingRequest, around: Surroundings) -> Mapping[str, str]:

@@ -16,8 +16,19 @@ import pytest
 @contextmanager
 def serve_s3(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each folder in it is a bucket; this process's AWS settings point there meanwhile."""
+    with running_s3(folder) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        yield
+
+
+@contextmanager
+def running_s3(folder: Path, keys: str = "key,secret") -> Iterator[str]:
+    """The address of a server over the folder, on a port that it has chosen itself."""
     rclone = shutil.which("rclone", path=str(Path(sys.executable).parent)) or "rclone"
-    argv = [rclone, "serve", "s3", "--auth-key", "key,secret", "--addr", "127.0.0.1:0"]
+    argv = [rclone, "serve", "s3", "--auth-key", keys, "--addr", "127.0.0.1:0"]
     argv += ["--config", "", "--dir-cache-time", "0s", str(folder)]
     server = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
     said = ""
@@ -25,12 +36,8 @@ def serve_s3(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         line = server.stderr.readline()
         assert line, f"the S3 server ended: {said}"
         said += line
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address[1])
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     try:
-        yield
+        yield address[1]
     finally:
         server.terminate()
         server.stderr.read()
