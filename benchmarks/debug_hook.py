@@ -1,21 +1,23 @@
 """What the debugger's hook adds to a training step, beside stock smdebug.
 
-Usage: python benchmarks/debug_hook.py [--rounds 5] [--steps 8] [--only NAME] [--json]
+Usage: python benchmarks/debug_hook.py [--rounds 12] [--steps 4] [--only NAME] [--json]
 
-A net of ResNet-50's size is trained on one thread of the CPU: without a hook, with smdebug 1.0.34
-of which only what keeps it from running on today's stack was mended, and with ours. Three
-processes take turns, a round of steps each; the first round warms up. A round ends when its files
-are written, so what ours does in the background is part of its time as far as it does not run
-beside the training. The figures are medians of the time added per step; `ratio` is ours by
-stock's. Two processes differ by some hundredths of a step even if they do the same, so steps that
-save nothing are measured in one process, which puts the hook on for a round and takes it off for
-the next; `ratio` is by the step itself then, and a saved step in 500 is reckoned in from the first
-figure. Without a configuration there is nothing to put on: two processes, the quickest rounds.
+A net of ResNet-50's size is trained on one thread of the CPU, with and without a hook, a round of
+steps each: ours in one process, smdebug 1.0.34, of which only what keeps it from running on
+today's stack was mended, in another. Two processes differ by some hundredths of a step even if
+they do the same, so each is compared with itself: ours puts its hook on for a round and takes it
+off for the next, stock trains a net with its hook and an equal one without. A round ends when its
+files are written, so what ours does in the background is part of its time as far as it does not
+run beside the training. The figures are medians of the time added per step; `ratio` is ours by
+stock's. Where hardly a step is saved, `ratio` is by the step itself, and a saved step in 500 is
+reckoned in from the first figure. Without a configuration nothing can be put on or taken off:
+there the time is counted that a step spends in code of ours.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -27,13 +29,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from figures import CannotMeasure, Figure, run, say
 from venvs import make_stock_smdebug
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
-WORKERS = ("none", "stock", "ours")
 TENSORS = ["weights", "gradients"]
 
 
@@ -45,10 +47,9 @@ class Case:
     hook: dict[str, Any] | None
     """As debughookconfig.json has it; None: there is none, and ours is only loaded."""
     goal: float
-    is_share_of_step: bool = False
-    """The goal is a share of the step, not of what stock adds."""
     saved_every: int | None = None
-    """So seldom that a round has no saved step: its share is reckoned in."""
+    """So seldom that a round has no saved step: its share is reckoned in, and the goal is a
+    share of the step, not of what stock adds."""
 
 
 def _hook(interval: int, *collections: str, reductions: str = "") -> dict[str, Any]:
@@ -73,17 +74,16 @@ CASES = (
         name="weights + gradients every 500 steps",
         hook=_hook(500, *TENSORS),
         goal=0.01,
-        is_share_of_step=True,
         saved_every=500,
     ),
-    Case(name="no configuration", hook=None, goal=0.002, is_share_of_step=True),
+    Case(name="no configuration", hook=None, goal=0.002),
 )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="What the debugger's hook adds to a step.")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=8, help="of a round")
+    parser.add_argument("--rounds", type=int, default=12, help="with a hook, and as many without")
+    parser.add_argument("--steps", type=int, default=4, help="of a round")
     parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args, _ = parser.parse_known_args()
@@ -95,76 +95,97 @@ def main() -> int:
 
 def measure(args: argparse.Namespace) -> list[Figure]:
     """One figure a case."""
-    stock = make_stock_smdebug()
-    figures: list[Figure] = []
-    for case in CASES:
-        if args.only in case.name:
-            saved_ms = figures[0].ours if figures and case.saved_every else 0.0
-            figures.append(_measure(case, stock, args.rounds, args.steps, saved_ms))
-    return figures
+    bench = _Bench(make_stock_smdebug(), args.rounds, args.steps)
+    return [bench.measure(case) for case in CASES if args.only in case.name]
 
 
-def _measure(case: Case, stock: Path, rounds: int, steps: int, saved_ms: float) -> Figure:
-    if case.saved_every:
-        return _measure_unsaved(case, stock, 6 * rounds, max(steps // 2, 1), saved_ms)
-    if case.is_share_of_step:
-        rounds, steps = 4 * rounds, max(steps // 2, 1)  # the quickest of many
-    say(f"{case.name}: {rounds} rounds of {steps} steps …")
-    with tempfile.TemporaryDirectory() as folder:
-        workers = {name: _Worker(name, case, stock, Path(folder, name)) for name in WORKERS}
-        try:
-            for worker in workers.values():
+class _Bench:
+    """Measures cases; what a saved step adds is measured once."""
+
+    def __init__(self, stock: Path, rounds: int, steps: int) -> None:
+        self._stock = stock
+        self._rounds = rounds
+        self._steps = steps
+        self._saved: dict[str, float] = {}
+
+    def measure(self, case: Case) -> Figure:
+        say(f"{case.name}: {self._rounds} rounds of {self._steps} steps …")
+        if case.hook is None:
+            return self._measure_unconfigured(case)
+        return self._measure_seldom(case) if case.saved_every else self._measure_saved(case)
+
+    def _measure_saved(self, case: Case) -> Figure:
+        ours, stock = self._added(case, "ours"), self._added(case, "stock")
+        self._saved[case.name] = ours.ms
+        return Figure(
+            name=case.name,
+            ours=max(ours.ms, 0.0),
+            peer=stock.ms,
+            unit="ms",
+            goal=case.goal,
+            others={"step without a hook": ours.plain_ms},
+            note=f"the middle half of {self._rounds} rounds: ours {ours.middle}, "
+            f"stock {stock.middle}",
+        )
+
+    def _measure_seldom(self, case: Case) -> Figure:
+        """Steps between those that are saved, and the share of one that is."""
+        first = CASES[0]
+        if first.name not in self._saved:
+            self._measure_saved(first)
+        added, saved_ms = self._added(case, "ours"), max(self._saved[first.name], 0.0)
+        return Figure(
+            name=case.name,
+            ours=max(added.ms, 0.0) + saved_ms / (case.saved_every or 1),
+            peer=added.plain_ms,
+            unit="ms",
+            goal=case.goal,
+            others={"a saved step adds": saved_ms},
+            note=f"beside the step itself; the middle half of {self._rounds} rounds: "
+            f"{added.middle}",
+        )
+
+    def _measure_unconfigured(self, case: Case) -> Figure:
+        with tempfile.TemporaryDirectory() as folder:
+            worker = _Worker("unconfigured", case, self._stock, Path(folder))
+            try:
                 worker.train(2)
-            times: dict[str, list[float]] = {name: [] for name in WORKERS}
-            for _ in range(rounds):
-                for name, worker in workers.items():
-                    times[name].append(worker.train(steps))
-        finally:
-            for worker in workers.values():
+                step_ms, ours_ms = worker.train(self._rounds)
+            finally:
                 worker.stop()
-    plain = statistics.median(times["none"])
-    added = {name: _added(times[name], times["none"], case) for name in ("stock", "ours")}
-    return Figure(
-        name=case.name,
-        ours=max(added["ours"], 0.0),
-        peer=plain if case.is_share_of_step else added["stock"],
-        unit="ms",
-        goal=case.goal,
-        others={"step without a hook": plain, "stock adds": added["stock"]},
-        note="beside the step itself" if case.is_share_of_step else "",
-    )
+        return Figure(
+            name=case.name,
+            ours=ours_ms,
+            peer=step_ms,
+            unit="ms",
+            goal=case.goal,
+            note="beside the step itself: the time that a step spends in functions of ours, "
+            "counted by sys.setprofile",
+        )
+
+    def _added(self, case: Case, name: str) -> _Added:
+        """Rounds with a hook, each beside the one without that came before it."""
+        with tempfile.TemporaryDirectory() as folder:
+            worker = _Worker(name, case, self._stock, Path(folder, "tensors"))
+            try:
+                worker.train(2)
+                worker.train(2)
+                times = [worker.train(self._steps)[0] for _ in range(2 * self._rounds)]
+            finally:
+                worker.stop()
+        return _Added(times[::2], times[1::2])
 
 
-def _measure_unsaved(case: Case, stock: Path, rounds: int, steps: int, saved_ms: float) -> Figure:
-    """Steps between those that are saved, and the share of one that is."""
-    say(f"{case.name}: {rounds} rounds of {steps} steps …")
-    with tempfile.TemporaryDirectory() as folder:
-        worker = _Worker("switched", case, stock, Path(folder, "ours"))
-        try:
-            worker.train(2)
-            pairs = [(worker.train(steps), worker.train(steps)) for _ in range(rounds)]
-        finally:
-            worker.stop()
-    plain = statistics.median(without for without, _ in pairs)
-    differences = sorted(with_hook - without for without, with_hook in pairs)
-    middle = differences[rounds // 4], differences[-1 - rounds // 4]
-    return Figure(
-        name=case.name,
-        ours=max(statistics.median(differences), 0.0) + saved_ms / (case.saved_every or 1),
-        peer=plain,
-        unit="ms",
-        goal=case.goal,
-        others={"a saved step adds": saved_ms},
-        note=f"beside the step itself; the middle half of {rounds} rounds added "
-        f"{middle[0]:.1f} to {middle[1]:.1f} ms",
-    )
+class _Added:
+    """What rounds with a hook take longer than those without, in milliseconds a step."""
 
-
-def _added(times: list[float], plain: list[float], case: Case) -> float:
-    if case.is_share_of_step:
-        return min(times) - min(plain)
-    # Each round beside its neighbours: what slows the machine for a while slows all three.
-    return statistics.median(one - other for one, other in zip(times, plain, strict=True))
+    def __init__(self, without: list[float], with_hook: list[float]) -> None:
+        pairs = zip(without, with_hook, strict=True)
+        differences = sorted(other - plain for plain, other in pairs)
+        quarter = len(differences) // 4
+        self.ms = statistics.median(differences)
+        self.plain_ms = statistics.median(without)
+        self.middle = f"{differences[quarter]:.1f} to {differences[-1 - quarter]:.1f} ms"
 
 
 class _Worker:
@@ -174,7 +195,7 @@ class _Worker:
         path = [str(_REPOSITORY / "container_src")]
         if name == "stock":
             path.insert(0, str(stock))
-        task = {"folder": str(folder), "hook": case.hook}
+        task = {"folder": str(folder), "hook": case.hook, "saved_every": case.saved_every}
         self._process = subprocess.Popen(
             [sys.executable, __file__, "--worker", json.dumps({**task, "name": name})],
             env={
@@ -188,8 +209,8 @@ class _Worker:
             text=True,
         )
 
-    def train(self, steps: int) -> float:
-        """Milliseconds a step."""
+    def train(self, steps: int) -> list[float]:
+        """Milliseconds a step: of all of it, and of what is ours where that is counted."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(f"{steps}\n")
@@ -197,7 +218,7 @@ class _Worker:
         line = self._process.stdout.readline()
         if not line:
             raise CannotMeasure("a training ended before its time")
-        return float(line) / steps
+        return [float(number) / steps for number in line.split()]
 
     def stop(self) -> None:
         assert self._process.stdin
@@ -211,85 +232,102 @@ def _work(task_text: str) -> None:
     printed, sys.stdout = sys.stdout, sys.stderr  # smdebug logs there
     parts = _MAKE[task["name"]](task)
     for line in sys.stdin:
-        parts.prepare()
+        step = parts.prepare()
         start = time.perf_counter()
         for _ in range(int(line)):
-            parts.step()
+            step()
         parts.settle()
-        print((time.perf_counter() - start) * 1e3, file=printed, flush=True)
+        print((time.perf_counter() - start) * 1e3, *parts.counted(), file=printed, flush=True)
         # 200 MB a step: what is measured is written and can go.
-        shutil.rmtree(f"{task['folder']}/events", ignore_errors=True)
+        shutil.rmtree(task["folder"], ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a process does in a round."""
 
-    step: Callable[[], None]
+    prepare: Callable[[], Callable[[], None]]
+    """Before it, not part of its time; returns the step."""
     settle: Callable[[], None] = lambda: None
     """At its end; part of its time."""
-    prepare: Callable[[], None] = lambda: None
-    """Before it; not part of its time."""
-
-
-def _make_plain(task: dict[str, Any]) -> Parts:
-    return Parts(_make_training()[2])
+    counted: Callable[[], list[float]] = lambda: []
+    """Milliseconds that were spent in our code, where they are counted."""
 
 
 def _make_stock(task: dict[str, Any]) -> Parts:
-    model, criterion, step = _make_training()
-    if task["hook"] is None:
-        return Parts(step)
+    """A net without a hook and one with, in turn; smdebug writes on the training's own thread."""
     import smdebug.pytorch as smd
 
+    _, _, plain = _make_training()
+    model, criterion, hooked = _make_training()
     file = f"{task['folder']}.json"
     Path(file).write_text(json.dumps({**task["hook"], "LocalPath": task["folder"]}))
     hook = smd.Hook.create_from_json_file(file)
     hook.register_module(model)
     hook.register_loss(criterion)
     hook.set_mode(smd.modes.TRAIN)
-    return Parts(step)  # it writes on the training's own thread
+    return Parts(itertools.cycle([plain, hooked]).__next__)
 
 
 def _make_ours(task: dict[str, Any]) -> Parts:
-    if task["hook"] is None:
-        import stoker.autoload
-
-        stoker.autoload.wake()
-        return _make_plain(task)
-    from stoker.debugging.hook.attach import attach
-    from stoker.debugging.hook.config import read_hook_config
-
-    hook = attach(read_hook_config(task["hook"]), task["folder"])
-    _, _, step = _make_training()
-    return Parts(step, settle=hook.flush)
-
-
-def _make_switched(task: dict[str, Any]) -> Parts:
-    """Ours, on in every second round; it saves from step 500 on, and no round is that long."""
+    """Ours, on in every second round."""
     from stoker.debugging.hook.attach import Hook, attach
     from stoker.debugging.hook.config import read_hook_config
 
     _, _, step = _make_training()
-    parameters = {**task["hook"]["HookParameters"], "start_step": "1"}
+    parameters = dict(task["hook"]["HookParameters"])
+    if task["saved_every"]:  # no round is that long, and none begins with a saved step
+        parameters["start_step"] = "1"
     config = read_hook_config({**task["hook"], "HookParameters": parameters})
     hooks: list[Hook] = []
+    rounds = itertools.count()
 
-    def switch() -> None:
-        if hooks:
-            hooks.pop().close()
-        else:
-            hooks.append(attach(config, task["folder"]))
+    def switch() -> Callable[[], None]:
+        number = next(rounds)
+        if number % 2:
+            hooks.append(attach(config, f"{task['folder']}/{number}"))
             step()  # it looks at the model once
+        elif hooks:
+            hooks.pop().close()
+        settle()
+        return step
 
-    return Parts(step, prepare=switch)
+    def settle() -> None:
+        for hook in hooks:
+            hook.flush()
+
+    return Parts(switch, settle=settle)
+
+
+def _make_unconfigured(_task: dict[str, Any]) -> Parts:
+    """As in a worker without a configuration: what Python runs of ours is counted."""
+    import stoker.autoload
+
+    stoker.autoload.wake()
+    _, _, step = _make_training()
+    own = f"{Path(stoker.autoload.__file__).parent}/"
+    entered: list[float] = []
+    spent = [0.0]
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event in ("call", "return") and frame.f_code.co_filename.startswith(own):
+            if event == "call":
+                entered.append(time.perf_counter())
+            elif entered:
+                spent[0] += time.perf_counter() - entered.pop()
+
+    def profiled() -> None:
+        sys.setprofile(note)
+        step()
+        sys.setprofile(None)
+
+    return Parts(lambda: profiled, counted=lambda: [1e3 * spent[0]])
 
 
 _MAKE: dict[str, Callable[[dict[str, Any]], Parts]] = {
-    "none": _make_plain,
     "stock": _make_stock,
     "ours": _make_ours,
-    "switched": _make_switched,
+    "unconfigured": _make_unconfigured,
 }
 
 

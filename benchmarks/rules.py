@@ -3,10 +3,15 @@
 Usage: python benchmarks/rules.py [--rounds 7] [--json]
 
 Training: a net of 25 million parameters runs on one thread of the CPU and saves what ten rules
-need every 10 steps. Two such processes take turns, round by round; beside one of them the
-evaluator runs as the launcher starts it (a process of its own, nice 10, one thread). The figure
-is the time per step with it, beside the time without; it needs a spare core, and its note says
-how many steps the evaluator got round to, since one that is starved slows nobody.
+need every 10 steps. Beside it the evaluator runs as the launcher starts it (a process of its own,
+nice 10, one thread), but in every second round of 10 steps it is halted, by SIGSTOP. The figure is
+the time per step of the others beside that of these, in one process, for two differ by more; it is
+a bound, since the evaluator does the work of two rounds in one. It needs a spare core, and its
+note says how many steps the evaluator got round to, since one that is starved slows nobody.
+
+Findings: the same training, beside the ten rules and some that fire at a step that was named: the
+longest time from a step's file being there to its finding being there, by the clock of the files,
+beside the two seconds that are promised.
 
 Evaluation: the same ten questions about the same files, asked by our rules and by a
 straightforward loop over smdebug's `trial.tensor(name).value(step)`, as a custom rule for the
@@ -18,12 +23,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +40,22 @@ _PACKAGES = Path(__file__).resolve().parents[1] / "container_src"
 _INTERVAL = 10
 _WIDTH, _LAYERS, _BATCH = 1024, 24, 64
 _SAVED_STEPS = 4
+_FINDINGS = 6
+_NAMED_RULE = """
+import stoker
+
+
+class AtStep(stoker.Rule):
+    \"\"\"Fires at one step.\"\"\"
+
+    at: int = stoker.parameter(0, "the step")
+
+    def needs(self):
+        return [stoker.Need(collection="losses")]
+
+    def check(self, step, tensors):
+        return stoker.Finding(message="it is there") if step == self.at else None
+"""
 # None of them fires here: one that does is over, and costs nothing any more.
 _RULES = (
     "VanishingGradient(threshold=0), ExplodingTensor(collection_names='weights,gradients'), "
@@ -47,7 +70,7 @@ _RULES = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="What rules cost.")
-    parser.add_argument("--rounds", type=int, default=7, help="turns that each one takes")
+    parser.add_argument("--rounds", type=int, default=9, help="turns that each one takes")
     parser.add_argument("--train", nargs=2, metavar=("WHAT", "FOLDER"), help=argparse.SUPPRESS)
     parser.add_argument("--judge", nargs=2, metavar=("WHO", "FOLDER"), help=argparse.SUPPRESS)
     args, _ = parser.parse_known_args()
@@ -61,34 +84,36 @@ def main() -> int:
 
 
 def measure(args: argparse.Namespace) -> list[Figure]:
-    """One figure of the training, one of the evaluation."""
+    """Two figures of the training, one of the evaluation."""
     with tempfile.TemporaryDirectory() as folder:
-        training = _measure_training(Path(folder), args.rounds)
+        training = _measure_training(Path(folder) / "watched", args.rounds)
         evaluation = _measure_evaluation(Path(folder) / "values", args.rounds)
-    return [training, evaluation]
+        finding = _measure_findings(Path(folder) / "found")
+    return [training, evaluation, finding]
 
 
-def _measure_training(folder: Path, rounds: int) -> Figure:
+def _measure_training(root: Path, rounds: int) -> Figure:
     say(f"training with and without rules, {rounds} rounds of {_INTERVAL} steps …")
-    plain, watched = _Training(folder / "plain"), _Training(folder / "watched")
-    evaluator = _start_evaluator(folder / "watched")
-    times: dict[str, list[float]] = {"plain": [], "watched": []}
+    training, evaluator = _Training(root), _start_evaluator(root, _RULES)
+    times: dict[signal.Signals, list[float]] = {signal.SIGSTOP: [], signal.SIGCONT: []}
     try:
+        training.run(_INTERVAL)
         for turn in range(rounds + 1):
-            for name, training in (("plain", plain), ("watched", watched)):
-                milliseconds = training.run(_INTERVAL)
+            for order, milliseconds in times.items():
+                evaluator.send_signal(order)
+                taken = training.run(_INTERVAL)
                 if turn:  # the first one warms up
-                    times[name].append(milliseconds)
-        if evaluator.poll() is not None:
-            raise CannotMeasure(f"the evaluator has ended:\n{evaluator.stdout.read()}")  # type: ignore[union-attr]
+                    milliseconds.append(taken)
+        _require_running(evaluator)
     finally:
         evaluator.kill()
         evaluator.wait()
-        for training in (plain, watched):
-            training.stop()
-    judged, saved = _progress(folder / "watched", rounds + 1)
-    without = statistics.median(times["plain"])
-    added = [w - p for w, p in zip(times["watched"], times["plain"], strict=True)]
+        training.stop()
+    judged, saved = _progress(root, 2 * rounds + 3)
+    pairs = zip(times[signal.SIGCONT], times[signal.SIGSTOP], strict=True)
+    added = sorted(watched - plain for watched, plain in pairs)
+    without = statistics.median(times[signal.SIGSTOP])
+    quarter = len(added) // 4
     return Figure(
         name="a step of training beside ten rules",
         ours=without + statistics.median(added),
@@ -96,8 +121,60 @@ def _measure_training(folder: Path, rounds: int) -> Figure:
         unit="ms",
         goal=1.03,
         # An evaluator that was starved costs nothing, and proves nothing.
-        note=f"{os.cpu_count()} cores; {judged} of {saved} steps were judged meanwhile",
+        note=f"{os.cpu_count()} cores; {judged} of {saved} steps were judged meanwhile; the "
+        f"middle half of the rounds added {added[quarter]:.1f} to {added[-1 - quarter]:.1f} ms",
     )
+
+
+def _measure_findings(root: Path) -> Figure:
+    say(f"findings at {_FINDINGS} steps …")
+    (root / "code").mkdir(parents=True)
+    (root / "code/named.py").write_text(_NAMED_RULE)
+    steps = [_INTERVAL * number for number in range(1, _FINDINGS + 1)]
+    named = [f"named.py:AtStep(name=At{step}, at={step})" for step in steps]
+    rules = ", ".join((_RULES, *named))
+    training = _Training(root)
+    evaluator = _start_evaluator(root, rules, "--code-dir", str(root / "code"))
+    try:
+        with ThreadPoolExecutor(1) as beside:
+            seen = beside.submit(_watch_findings, root / "output/data/stoker/findings.jsonl")
+            training.run(_INTERVAL * (_FINDINGS + 1))
+            waits = [at - _written_at(root, step) for step, at in seen.result().items()]
+    finally:
+        evaluator.kill()
+        evaluator.wait()
+        training.stop()
+    return Figure(
+        name="from a saved step to its finding, the longest",
+        ours=max(waits),
+        peer=2.0,
+        unit="s",
+        goal=1.0,
+        note=f"{_FINDINGS} findings; half of them within {statistics.median(waits):.2f} s",
+    )
+
+
+def _written_at(root: Path, step: int) -> float:
+    (file,) = (root / "output/tensors/index").glob(f"*/{step:012d}_worker_0.json")
+    return file.stat().st_mtime
+
+
+def _watch_findings(file: Path) -> dict[int, float]:
+    """When the finding of each step was there."""
+    seen: dict[int, float] = {}
+    deadline = time.monotonic() + 120
+    while len(seen) < _FINDINGS:
+        if time.monotonic() > deadline:
+            raise CannotMeasure(f"only {len(seen)} of {_FINDINGS} findings came")
+        for line in file.read_text().splitlines() if file.exists() else []:
+            seen.setdefault(json.loads(line)["step"], time.time())
+        time.sleep(0.01)
+    return seen
+
+
+def _require_running(evaluator: subprocess.Popen[str]) -> None:
+    if evaluator.poll() is not None:
+        raise CannotMeasure(f"the evaluator has ended:\n{evaluator.stdout.read()}")  # type: ignore[union-attr]
 
 
 def _progress(root: Path, saved: int) -> tuple[int, int]:
@@ -166,10 +243,10 @@ class _Training:
         self._process.wait()
 
 
-def _start_evaluator(root: Path) -> subprocess.Popen[str]:
+def _start_evaluator(root: Path, rules: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "stoker.debugging.evaluate"],
-        env={**_environ(), "STOKER_ROOT": str(root), "STOKER_RULES": _RULES},
+        [sys.executable, "-m", "stoker.debugging.evaluate", *arguments],
+        env={**_environ(), "STOKER_ROOT": str(root), "STOKER_RULES": rules},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
