@@ -54,6 +54,8 @@ class Ended(Record):
     """What a rule asked for, if one did before it ended."""
     was_told: bool = False
     """It got the rule's SIGTERM, too."""
+    stop_signal: int | None = None
+    """The platform's stop, if it came before the end: a later one explains nothing."""
 
 
 class Watch:
@@ -120,6 +122,7 @@ class _Loop:
             self._reap()
             self._heed_sidecar()
             self._enforce_grace()
+        stop_signal = self._signals.stop_signal
         if self._is_stopping() and self._exit_code == 128 + self._stop_signal():
             self._stop_the_rest()
         self._drain()
@@ -136,6 +139,7 @@ class _Loop:
             was_killed=self._was_killed,
             stopped_by=self._request or (self._sidecar.request() if self._sidecar else None),
             was_told=self._request is not None,
+            stop_signal=stop_signal,
         )
 
     def _heed_sidecar(self) -> None:
