@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -68,3 +71,47 @@ def test_a_success_before_the_stop_is_a_success(opt_ml):
     assert code == 0, err
     assert err.endswith("[stoker] success\n")
     assert "rules: Slow NoIssuesFound" in err
+
+
+SIDECAR = """
+    import os, sys, time
+    from stoker.contract.paths import Paths
+    from stoker.runtime.sidecar import Sidecar
+    from stoker.runtime.signals import SIGTERM, Signals
+    from stoker.runtime.step import Step
+
+    root, code, seconds_ago = sys.argv[1:]
+    signals = Signals()
+    signals.install()
+    argv = (sys.executable, "-c", code)
+    step = Step(name="the sidecar", argv=argv, environ=dict(os.environ), folder=root)
+    sidecar = Sidecar(step, Paths(root=root))
+    while not os.path.exists(root + "/ready"):
+        time.sleep(0.01)
+    signals.stop_signal = SIGTERM
+    signals.stopped_at = time.monotonic() - float(seconds_ago)
+    sidecar.finish(signals, limit_seconds=60)
+    print(sidecar.trouble)
+"""
+# Takes a moment to conclude, as an evaluator does that has a rule in hand.
+CONCLUDES = """
+import signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: (time.sleep(1), sys.exit(0)))
+open("ready", "w").close()
+time.sleep(280)
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds_ago", "trouble"),
+    [("111", ""), ("117", "the sidecar did not end in time and was killed")],
+)
+def test_a_sidecar_has_ended_before_the_platform_kills(tmp_path, seconds_ago, trouble):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SIDECAR), str(tmp_path), CONCLUDES, seconds_ago],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_SECONDS,
+        env={**os.environ, "PYTHONPATH": PACKAGES},
+    )
+    assert done.stdout == f"{trouble}\n", done.stderr

@@ -13,6 +13,7 @@ from stoker.runtime.processes import catches, descendants, recipients
 from stoker.runtime.pump import Pump
 from stoker.runtime.signals import (
     DUMP_SIGNAL,
+    SIGINT,
     SIGKILL,
     SIGTERM,
     Signals,
@@ -36,6 +37,9 @@ _SMALL_READ_BYTES = 16 * 1024
 _GROUP_POLL_SECONDS = 0.1
 _DRAIN_SECONDS = 2.0
 _DRAIN_IDLE_SECONDS = 0.02
+# Of a process that died of a stop as it is sent on: SIGHUP becomes SIGTERM, and a rule's stop that
+# the platform's follows stays the SIGTERM it was.
+_STOPPED_CODES = (128 + SIGINT, 128 + SIGTERM)
 
 
 class Ended(Record):
@@ -123,7 +127,7 @@ class _Loop:
             self._heed_sidecar()
             self._enforce_grace()
         stop_signal = self._signals.stop_signal
-        if self._is_stopping() and self._exit_code == 128 + self._stop_signal():
+        if self._is_stopping() and self._exit_code in _STOPPED_CODES:
             self._stop_the_rest()
         self._drain()
         # A background process that holds our pipes must not keep the job, and the bill, alive.
@@ -154,9 +158,6 @@ class _Loop:
 
     def _is_stopping(self) -> bool:
         return self._signals.stop_signal is not None or self._request is not None
-
-    def _stop_signal(self) -> int:
-        return self._signals.stop_signal or SIGTERM
 
     def _turn(self, timeout_seconds: float | None) -> bool:
         """Waits for something to happen and deals with output; False if nothing did."""
