@@ -134,7 +134,7 @@ class Session:
             self._save()
 
     def best(self, value: float, *, mode: Literal["max", "min"] = "max") -> bool:
-        """Tells how good the model is now. The best one so far is saved, and kept.
+        """Tells how good the model is now. The best one so far is saved, and kept; NaN is not.
 
         Returns:
             Whether it is the best so far. All ranks get the leader's answer.
