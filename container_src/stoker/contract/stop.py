@@ -30,7 +30,7 @@ GRACE_SECONDS = 105.0
 
 
 PLATFORM_VARIABLE = "STOKER_PLATFORM_STOPS"
-"""Set to 1 by a platform that reads stop.json itself and then sends SIGTERM to all hosts at once."""
+"""Set to 1 by a platform that reads stop.json itself and then sends SIGTERM to all hosts."""
 
 
 class StopRequest(Record):
@@ -126,13 +126,18 @@ class StopListener:
         """SIGTERM is again what it was before: nobody asks any more whether it came."""
         import signal
 
-        if self._is_listening and self.heard_at is None:
+        if not self._is_listening or self.heard_at is not None:
+            return
+        # A handler that the script has installed meanwhile is its own, and stays.
+        if signal.getsignal(signal.SIGTERM) == self._hear:
             signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
-            self._is_listening = False
+        self._is_listening = False
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         import signal
 
+        if self.heard_at is not None:  # a handler of the script's that hands on to this one
+            return
         self.heard_at = time.monotonic()
         signal.signal(number, signal.SIG_DFL)
         if callable(self._before):  # the script's own handler keeps its say
