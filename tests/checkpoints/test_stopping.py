@@ -152,6 +152,24 @@ def test_a_handler_that_hands_on_to_the_one_before_it_is_called_once(opt_ml):
     assert out == "told\nleft True\n"
 
 
+def test_a_handler_of_ours_that_is_put_back_after_the_block_swallows_no_signal(opt_ml):
+    # As Lightning does, which puts back what it found when a training has failed.
+    opt_ml.script("""
+        import os, signal, time, stoker
+        with stoker.checkpoints(stoker.job(), kept={}) as ckpt:
+            found = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            ckpt.advance()
+        signal.signal(signal.SIGTERM, found)
+        open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
+        time.sleep(200)
+    """)
+    process = opt_ml.start()
+    wait_for(opt_ml.root / "model/ready")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=240)
+    assert process.returncode == 143  # not 137: it was not left to be killed
+
+
 def test_a_script_that_goes_on_without_a_refused_checkpoint_hears_the_signal(opt_ml):
     opt_ml.script("""
         import os, time, stoker
