@@ -209,6 +209,24 @@ def test_the_best_is_kept_beside_the_newest(job):
         assert not ckpt.best(0.8)  # it remembers
 
 
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_a_metric_that_is_no_number_is_never_the_best(job, mode):
+    nan = float("nan")
+    with stoker.checkpoints(job, a={}) as ckpt:
+        ckpt.advance()
+        assert not ckpt.best(nan, mode=mode)
+        assert ckpt.best(0.5, mode=mode)
+        assert not ckpt.best(nan, mode=mode)
+    with stoker.checkpoints(job, a={}) as ckpt:
+        assert ckpt.progress.best == 0.5
+        assert not ckpt.best(nan, mode=mode)
+        ckpt.progress.best = nan  # as checkpoints of earlier versions have it
+        ckpt.advance()
+    with stoker.checkpoints(job, a={}) as ckpt:
+        assert ckpt.best(0.1, mode=mode)
+        assert ckpt.progress.best == 0.1
+
+
 def test_a_full_disk_surfaces_at_the_next_call(tmp_path):
     """A file size limit stands for the full disk: the same error from the same call."""
     code = f"""

@@ -115,6 +115,81 @@ def test_after_the_block_a_signal_is_the_scripts_own_business_again(opt_ml):
     assert process.returncode == 143
 
 
+def test_a_handler_the_script_installs_in_the_block_is_still_there_after_it(opt_ml):
+    opt_ml.script("""
+        import os, signal, sys, time, stoker
+        with stoker.checkpoints(stoker.job(), kept={}) as ckpt:
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(21))
+            ckpt.advance()
+        open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
+        time.sleep(200)
+    """)
+    process = opt_ml.start()
+    wait_for(opt_ml.root / "model/ready")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=240)
+    assert process.returncode == 21
+
+
+def test_a_handler_that_hands_on_to_the_one_before_it_is_called_once(opt_ml):
+    opt_ml.script("""
+        import os, signal, stoker
+        job = stoker.job()
+        def tell(number, frame):
+            print("told")
+            before(number, frame)
+        with stoker.checkpoints(job, kept={}) as ckpt:
+            before = signal.signal(signal.SIGTERM, tell)
+            ckpt.advance()
+        with stoker.checkpoints(job, kept={}) as ckpt:
+            for step, batch in ckpt.batches(range(100)):
+                os.kill(os.getpid(), signal.SIGTERM)
+        print("left", ckpt.stopped)
+    """)
+    process = opt_ml.start()
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert out == "told\nleft True\n"
+
+
+def test_a_handler_of_ours_that_is_put_back_after_the_block_swallows_no_signal(opt_ml):
+    # As Lightning does, which puts back what it found when a training has failed.
+    opt_ml.script("""
+        import os, signal, time, stoker
+        with stoker.checkpoints(stoker.job(), kept={}) as ckpt:
+            found = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            ckpt.advance()
+        signal.signal(signal.SIGTERM, found)
+        open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
+        time.sleep(200)
+    """)
+    process = opt_ml.start()
+    wait_for(opt_ml.root / "model/ready")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=240)
+    assert process.returncode == 143  # not 137: it was not left to be killed
+
+
+def test_a_script_that_goes_on_without_a_refused_checkpoint_hears_the_signal(opt_ml):
+    opt_ml.script("""
+        import os, time, stoker
+        job = stoker.job()
+        with stoker.checkpoints(job, config={"lr": 1}, kept={}) as ckpt:
+            ckpt.advance()
+        try:
+            with stoker.checkpoints(job, config={"lr": 2}, if_changed="refuse", kept={}):
+                raise SystemExit("it is of other hyperparameters")
+        except stoker.StokerError:
+            open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
+        time.sleep(200)
+    """)
+    process = opt_ml.start()
+    wait_for(opt_ml.root / "model/ready")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=240)
+    assert process.returncode == 143  # not 137: it was not left to be killed
+
+
 def test_two_ranks_under_torchrun_stop_and_the_outcome_says_where(opt_ml):
     opt_ml.script(SCRIPT.read_text())
     opt_ml.hyperparameters(

@@ -228,14 +228,15 @@ def test_the_script_is_told_behind_every_kind_of_shell_wrapper(opt_ml, wrapper):
     assert opt_ml.failure == ""
 
 
-def test_the_script_is_told_behind_a_python_wrapper(opt_ml):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_script_is_told_behind_a_python_wrapper(opt_ml, number):
     opt_ml.script(HANDLER, name="inner.py")
     opt_ml.script(
         "import subprocess, sys; sys.exit(subprocess.call([sys.executable, 'inner.py']))"
     )
     process = opt_ml.start()
     opt_ml.wait_for("model/ready")
-    _stop(process)
+    _stop(process, number)
     assert process.returncode == 143  # the wrapper's own: it has no handler
     assert (opt_ml.root / "model/saved").read_text() == "saved\n"
 

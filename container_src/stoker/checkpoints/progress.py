@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -39,7 +40,10 @@ class Progress:
 
 
 def is_better(value: float, than: float | None, mode: Literal["max", "min"]) -> bool:
-    if than is None:
+    """Whether a metric is the best so far; NaN is worse than any number."""
+    if math.isnan(value):
+        return False
+    if than is None or math.isnan(than):
         return True
     return value > than if mode == "max" else value < than
 

@@ -18,8 +18,9 @@ def read_random_state(generators: Sequence[torch.Generator] = ()) -> dict[str, A
         "torch": torch.get_rng_state(),
         "generators": [generator.get_state() for generator in generators],
     }
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state()  # of the one device a rank works with
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # torch's, without types
+        state["cuda"] = torch.cuda.get_rng_state()  # of the device a rank works with
+        state["cuda_devices"] = torch.cuda.get_rng_state_all()  # it may use others, too
     return state
 
 
@@ -29,6 +30,11 @@ def restore_random_state(state: dict[str, Any]) -> None:
     np.random.set_state(state["numpy"])
     torch.set_rng_state(state["torch"])
     if "cuda" in state and torch.cuda.is_available():
+        # Where there are fewer now, the rest is left out; one more keeps the script's seed.
+        devices = state.get("cuda_devices", [])
+        for device, own in enumerate(devices[: torch.cuda.device_count()]):
+            torch.cuda.set_rng_state(own, device)
+        # Last: the same rank may work with a device of another number than before.
         torch.cuda.set_rng_state(state["cuda"])
 
 

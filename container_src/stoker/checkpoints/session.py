@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -134,7 +135,7 @@ class Session:
             self._save()
 
     def best(self, value: float, *, mode: Literal["max", "min"] = "max") -> bool:
-        """Tells how good the model is now. The best one so far is saved, and kept.
+        """Tells how good the model is now. The best one so far is saved, and kept; NaN is not.
 
         Returns:
             Whether it is the best so far. All ranks get the leader's answer.
@@ -177,10 +178,16 @@ class Session:
     def __enter__(self) -> Self:
         self._group = make_group(self._job)
         self._stopping = Stopping(self._job, self._group)
-        self._recorder = Recorder(self._job, self._parts, self.store, self._settings, self._group)
-        self.progress.world_size = self._group.size
-        resumed = self._recorder.resume(self.progress, self._loop)
-        self.resumed_from = resumed.checkpoint if resumed else None
+        with ExitStack() as undo:  # a script that goes on without us must hear SIGTERM again
+            undo.callback(self._stopping.rest)
+            self._recorder = Recorder(
+                self._job, self._parts, self.store, self._settings, self._group
+            )
+            undo.callback(self._recorder.close)
+            self.progress.world_size = self._group.size
+            resumed = self._recorder.resume(self.progress, self._loop)
+            self.resumed_from = resumed.checkpoint if resumed else None
+            undo.pop_all()
         return self
 
     def __exit__(

@@ -117,26 +117,35 @@ class StopListener:
         if self._is_listening or self.heard_at is not None:
             return
         try:
-            self._before = signal.signal(signal.SIGTERM, self._hear)
-            self._is_listening = True
+            before = signal.signal(signal.SIGTERM, self._hear)
         except ValueError:  # only the main thread may
             return
+        self._is_listening = True
+        if before != self._hear:
+            self._before = before
 
     def rest(self) -> None:
         """SIGTERM is again what it was before: nobody asks any more whether it came."""
         import signal
 
-        if self._is_listening and self.heard_at is None:
+        if not self._is_listening or self.heard_at is not None:
+            return
+        # A handler that the script has installed meanwhile is its own, and stays.
+        if signal.getsignal(signal.SIGTERM) == self._hear:
             signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
-            self._is_listening = False
+        self._is_listening = False
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         import signal
 
+        if self.heard_at is not None:  # a handler of the script's that hands on to this one
+            return
         self.heard_at = time.monotonic()
         signal.signal(number, signal.SIG_DFL)
         if callable(self._before):  # the script's own handler keeps its say
             self._before(number, frame)
+        elif not self._is_listening and self._before == signal.SIG_DFL:
+            os.kill(os.getpid(), number)  # put back after `rest`: nobody would ask for it
 
 
 _LISTENERS: list[StopListener] = []

@@ -51,7 +51,6 @@ def _run(watch: Watch, command: str) -> Outcome:
         outcome = make_outcome(
             job,
             ended,
-            stop_signal=watch.signals.stop_signal,
             crash_dir=crash_dir,
             launcher="drivers",
             mask=watch.log.mask,

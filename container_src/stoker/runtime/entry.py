@@ -90,7 +90,6 @@ def _carry_out(
     outcome = make_outcome(
         job,
         ended,
-        stop_signal=watch.signals.stop_signal,
         crash_dir=crash_dir,
         launcher=plan.distribution.launcher,
         mask=watch.log.mask,
@@ -106,7 +105,7 @@ def run_worker(job: Job, worker: Step, rules: JobRules | None, watch: Watch) -> 
         ended = watch.run(rules.hand_to(worker), rules.start)
     else:
         ended = watch.run(worker)
-    is_stopped = watch.signals.stop_signal is not None and ended.stopped_by is None
+    is_stopped = ended.stop_signal is not None and ended.stopped_by is None
     if rules is not None and is_stopped:
         rules.tell_stopped()  # before the end is marked, which the evaluator acts upon
     if rules is not None or _may_have_saved(job):
@@ -170,10 +169,10 @@ def prepare(step: Step, watch: Watch) -> None:
     watch.log.info(f"{step.name} …")
     started = time.monotonic()
     ended = watch.run(step)
+    if ended.exit_code != 0 and ended.stop_signal is None:
+        raise _preparation_failed(step, ended)
     if watch.signals.stop_signal is not None:
         raise Stopped
-    if ended.exit_code != 0:
-        raise _preparation_failed(step, ended)
     watch.log.info(f"{step.name}: done in {time.monotonic() - started:.1f} s")
 
 

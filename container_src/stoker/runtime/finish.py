@@ -21,7 +21,6 @@ def make_outcome(
     job: Job,
     ended: Ended,
     *,
-    stop_signal: int | None,
     crash_dir: str,
     launcher: str,
     mask: Callable[[str], str],
@@ -30,8 +29,8 @@ def make_outcome(
     left = read_left(job.paths)
     if ended.stopped_by is not None and _has_stopped(ended, launcher):
         return Outcome(kind="stopped", exit_code=0, reason=_by_rule(ended, ended.stopped_by, left))
-    if stop_signal is not None:
-        return _stopped(ended, stop_signal, launcher, left)
+    if ended.stop_signal is not None:
+        return _stopped(ended, ended.stop_signal, launcher, left)
     if ended.exit_code == 0 and left is not None:  # a rule's wish, which the worker followed
         return Outcome(kind="stopped", exit_code=0, reason=str(left))
     if ended.exit_code == 0 and launcher == "toolkit":

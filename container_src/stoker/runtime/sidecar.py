@@ -31,7 +31,10 @@ LOOK_SECONDS = 0.5
 """Between two looks for a request to stop."""
 
 STOPPED_SECONDS = 112.0
-"""When it ends at the latest, counted from a stop of the platform, which kills 120 s after it."""
+"""When it is told to conclude, counted from a stop of the platform, which kills 120 s after it."""
+
+LAST_SECONDS = 116.0
+"""When it ends at the latest, counted likewise: the rest is for the outcome to be written."""
 
 PLATFORM_SECONDS = 60.0
 """How long the platform may take to send the SIGTERM it was asked for."""
@@ -113,10 +116,10 @@ class Sidecar:
             signals: a stop that comes meanwhile shortens the wait.
             limit_seconds: what it gets for what is left to do.
         """
-        self._wait(signals, time.monotonic() + limit_seconds)
+        self._wait(signals, limit_seconds, STOPPED_SECONDS)
         if self._exit_code is None:
             self._send(SIGINT)
-            self._wait(signals, time.monotonic() + _CONCLUDE_SECONDS, is_last=True)
+            self._wait(signals, _CONCLUDE_SECONDS, LAST_SECONDS)
         if self._exit_code is None:
             self.trouble = f"{self._name} did not end in time and was killed"
         if self.is_told_stopped and self._exit_code == 128 + SIGTERM:
@@ -125,15 +128,16 @@ class Sidecar:
         for pump in self.pumps:
             pump.finish()
 
-    def _wait(self, signals: Signals, deadline: float, *, is_last: bool = False) -> None:
-        """Passes on its lines until it has ended, or the time is over."""
+    def _wait(self, signals: Signals, limit_seconds: float, stopped_seconds: float) -> None:
+        """Passes on its lines until it has ended, or the time is over: since now, or a stop."""
+        deadline = time.monotonic() + limit_seconds
         poll = select.poll()
         for source in (signals.wake_up, *(pump.source for pump in self.pumps)):
             poll.register(source, select.POLLIN)
         self._reap_all()
         while self._exit_code is None:
-            if signals.stop_signal is not None and not is_last:
-                deadline = min(deadline, signals.stopped_at + STOPPED_SECONDS)
+            if signals.stop_signal is not None:
+                deadline = min(deadline, signals.stopped_at + stopped_seconds)
             seconds = deadline - time.monotonic()
             if seconds <= 0:
                 return

@@ -13,6 +13,7 @@ from stoker.runtime.processes import catches, descendants, recipients
 from stoker.runtime.pump import Pump
 from stoker.runtime.signals import (
     DUMP_SIGNAL,
+    SIGINT,
     SIGKILL,
     SIGTERM,
     Signals,
@@ -36,6 +37,9 @@ _SMALL_READ_BYTES = 16 * 1024
 _GROUP_POLL_SECONDS = 0.1
 _DRAIN_SECONDS = 2.0
 _DRAIN_IDLE_SECONDS = 0.02
+# Of a process that died of a stop as it is sent on: SIGHUP becomes SIGTERM, and a rule's stop that
+# the platform's follows stays the SIGTERM it was.
+_STOPPED_CODES = (128 + SIGINT, 128 + SIGTERM)
 
 
 class Ended(Record):
@@ -54,6 +58,8 @@ class Ended(Record):
     """What a rule asked for, if one did before it ended."""
     was_told: bool = False
     """It got the rule's SIGTERM, too."""
+    stop_signal: int | None = None
+    """The platform's stop, if it came before the end: a later one explains nothing."""
 
 
 class Watch:
@@ -120,7 +126,8 @@ class _Loop:
             self._reap()
             self._heed_sidecar()
             self._enforce_grace()
-        if self._is_stopping() and self._exit_code == 128 + self._stop_signal():
+        stop_signal = self._signals.stop_signal
+        if self._is_stopping() and self._exit_code in _STOPPED_CODES:
             self._stop_the_rest()
         self._drain()
         # A background process that holds our pipes must not keep the job, and the bill, alive.
@@ -136,6 +143,7 @@ class _Loop:
             was_killed=self._was_killed,
             stopped_by=self._request or (self._sidecar.request() if self._sidecar else None),
             was_told=self._request is not None,
+            stop_signal=stop_signal,
         )
 
     def _heed_sidecar(self) -> None:
@@ -150,9 +158,6 @@ class _Loop:
 
     def _is_stopping(self) -> bool:
         return self._signals.stop_signal is not None or self._request is not None
-
-    def _stop_signal(self) -> int:
-        return self._signals.stop_signal or SIGTERM
 
     def _turn(self, timeout_seconds: float | None) -> bool:
         """Waits for something to happen and deals with output; False if nothing did."""
