@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FINISH_SECONDS = 60.0
 """What the evaluator gets after the worker's end for the steps it has not judged yet."""
 
-REPORT_SECONDS = 15.0
+REPORT_SECONDS = 60.0
 """For the page at the end."""
 
 _LATEST_SECONDS = 90.0
