@@ -340,6 +340,21 @@ def test_a_damaged_index_is_said_at_the_end(run):
     assert any("1 index files cannot be read" in line for line in run.said)
 
 
+@pytest.mark.parametrize(
+    "file", ["collections/000000000/worker_0_collections.json", "stoker/worker_0_tensors.json"]
+)
+def test_damaged_notes_of_the_writer_end_no_rule(run, file):
+    run.save(0, 1)
+
+    def damage():
+        (run.folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (run.folder / file).write_bytes(b"\xff\xfe")
+
+    Seen.acts |= {0: damage, 1: run.end}
+    status = run.evaluate("Seen")["Seen"]
+    assert (status.status, status.evaluated_steps) == ("NoIssuesFound", 2)
+
+
 def test_a_rule_that_raises_is_an_error_with_its_line_and_the_others_go_on(run):
     run.save(0, 1, 2)
     run.end()
