@@ -25,9 +25,9 @@ def make_model() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 
 
-def train_it(rule, model, folder, **options):
+def train_it(rule, model, folder, *, steps=5, **options):
     inputs = torch.randn(16, 4)
-    return train(rule, model, inputs, torch.arange(16) % 2, folder=folder, steps=5, **options)
+    return train(rule, model, inputs, torch.arange(16) % 2, folder=folder, steps=steps, **options)
 
 
 def test_a_layer_that_the_optimizer_does_not_have_fires_at_its_third_saved_value(tmp_path):
@@ -91,6 +91,39 @@ def test_a_slow_drift_is_compared_with_the_newest_value():
         run.save(step, {"a": [1.0 + 0.9e-5 * step]})
     assert fired(UnchangedTensor(ALL), run) == []
     assert fired(UnchangedTensor({**ALL, "rtol": "2e-5"}), run) == [2]
+
+
+@pytest.mark.parametrize(("atol", "fires"), [("0.9e-3", []), ("2.1e-3", [2])])
+def test_a_small_change_is_none_within_the_absolute_tolerance(atol, fires):
+    run = Run()
+    for step in range(3):
+        run.save(step, {"a": [1e-3 * step]})  # too near zero for a relative one
+    assert fired(UnchangedTensor({**ALL, "atol": atol}), run) == fires
+
+
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_a_tolerance_below_zero_is_refused(name):
+    with pytest.raises(RuleInvalid, match=f"{name} .*smallest value is 0"):
+        UnchangedTensor({**ALL, name: "-1e-9"})
+    UnchangedTensor({**ALL, name: "0"})
+
+
+def test_with_accumulation_weights_are_saved_at_a_multiple_of_it(tmp_path):
+    class Every(torch.optim.SGD):
+        """Steps once in four calls, as a loop that accumulates gradients does."""
+
+        calls = 0
+
+        def step(self, closure=None):
+            self.calls += 1
+            return super().step(closure) if self.calls % 4 == 0 else None
+
+    for every, fires in ((1, True), (4, False)):
+        rule, model = UnchangedTensor(WEIGHTS), make_model()
+        optimizer = Every(model.parameters(), lr=0.1)
+        folder = tmp_path / str(every)
+        run = train_it(rule, model, folder, optimizer=optimizer, every=every, steps=17)
+        assert bool(fired(rule, run)) is fires
 
 
 def test_nan_equals_nan_only_if_asked_to():
