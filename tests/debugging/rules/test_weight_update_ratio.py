@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from stoker.debugging.rules.weight_update_ratio import WeightUpdateRatio, update_ratio
-from stoker.errors import RuleInvalid
+from stoker.errors import RuleInvalid, TensorsUnreadable
 from tests.debugging.rules.memory import Run, fired, judge
 from tests.debugging.rules.training import train
 from tests.debugging.rules.values import REPEATABLE, any_array
@@ -77,6 +77,22 @@ def test_an_evaluation_in_between_is_no_step_without_a_change(tmp_path):
     run = train_with(rule, tmp_path, lr=1e-3, evaluate_every=2)
     assert len(run.steps("EVAL")) == 6
     assert fired(rule, run) == []
+
+
+def test_a_window_goes_on_with_the_next_step_where_its_oldest_cannot_be_read():
+    run = run_of([[1.0]] * 4)
+    real = run.at
+
+    def at(step):
+        if step == 0:
+            raise TensorsUnreadable("damaged")
+        return real(step)
+
+    run.at = at
+    rule = WeightUpdateRatio({"num_steps": "3"})
+    found = {step: rule.check(step, real(step)) for step in range(4)}
+    assert found[1] is None  # there is nothing else to compare with
+    assert found[2].values["compared_with_step"] == found[3].values["compared_with_step"] == 1
 
 
 def test_the_step_before_is_the_saved_one_before():
