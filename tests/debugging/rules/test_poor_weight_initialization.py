@@ -11,6 +11,7 @@ from torch import nn
 
 from stoker.debugging.description import Description
 from stoker.debugging.rules.poor_weight_initialization import PoorWeightInitialization
+from stoker.debugging.spread import VARIANCE
 from stoker.errors import RuleInvalid
 from tests.debugging.rules.memory import Run, fired, judge
 from tests.debugging.rules.training import train
@@ -123,11 +124,11 @@ def test_a_narrow_gradient_of_a_bias_is_named_last_and_explained():
 
 def test_the_variance_of_activations_is_enough_and_gradients_are_needed_whole():
     activations, gradients, losses = PoorWeightInitialization().needs()
-    assert activations.reductions == ("variance",)
+    assert activations.reductions == VARIANCE
     assert "GELU" in activations.module_classes
     assert (gradients.reductions, losses.reductions) == ((), ())
     run = Run(descriptions=DESCRIBED)
-    run.save(0, {INPUTS[0]: [0.0, 1.0], INPUTS[1]: [0.0, 9.0]}, reductions=["variance"])
+    run.save(0, {INPUTS[0]: [0.0, 1.0], INPUTS[1]: [0.0, 9.0]}, reductions=VARIANCE)
     assert fired(PoorWeightInitialization(), run) == [0]
 
 
