@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -129,6 +130,20 @@ class Patient(Seen):
         return 7
 
 
+class Lingering(Seen):
+    """Does not come to an end at the end."""
+
+    def lacks(self):
+        time.sleep(60)
+
+
+class Opening(Seen):
+    """Reads a file of its own, which is not there."""
+
+    def check(self, step, tensors):
+        os.stat("/nowhere/thresholds.json")
+
+
 class Hasty(Seen):
     """Has a fault that shows at the end."""
 
@@ -160,6 +175,8 @@ RULES = [
     Gradients,
     Content,
     Patient,
+    Lingering,
+    Opening,
     Hasty,
     Impatient,
 ]
@@ -490,10 +507,53 @@ def test_when_the_job_was_stopped_from_outside_so_are_its_rules_but_an_issue_sta
 def test_when_the_time_is_over_the_unjudged_steps_are_counted(run):
     run.save(0, 1, 2)
     run.end()
-    Seen.acts[0] = lambda: setattr(run.wishes, "_is_told_to_conclude", True)
+    Seen.acts[0] = run.wishes.conclude
     status = run.evaluate("Seen")["Seen"]
     assert status.status == "Stopped"
     assert "2 of 3 saved steps were not judged" in status.details
+
+
+def test_when_the_time_is_over_no_further_rule_is_asked_about_the_step(run):
+    run.save(0)
+    run.end()
+    Seen.acts[0] = run.wishes.conclude
+    statuses = run.evaluate("Seen, Hanging(name=slow)", longest_seconds=5.0)
+    assert [rule.seen for rule in Seen.made] == [[0], []]
+    assert statuses["Seen"].status == "NoIssuesFound"
+    assert statuses["slow"].status == "Stopped"
+    assert "1 of 1 saved steps were not judged: the time was over" in statuses["slow"].details
+    assert sum("1 of 1 saved steps were not judged by the rules" in line for line in run.said) == 1
+
+
+def test_when_the_time_is_over_every_later_answer_has_to_be_a_short_one(run, monkeypatch):
+    monkeypatch.setattr("stoker.debugging.evaluate.wishes.LAST_ANSWER_SECONDS", 0.2)
+    run.save(0)
+    run.end()
+    Seen.acts[0] = run.wishes.conclude
+    started = time.monotonic()
+    limit = partial(run.wishes.answer_seconds, 300.0)
+    statuses = run.evaluate("Lingering", longest_seconds=limit)
+    assert statuses["Lingering"].status == "Error"
+    assert "no answer within 0.5 s" in statuses["Lingering"].details
+    assert time.monotonic() - started < 30
+    assert run.wishes.answer_seconds(0.1) == 0.1
+
+
+def test_a_message_that_is_under_way_when_the_time_is_over_is_waited_for(run, monkeypatch):
+    told = []
+
+    def post(notice, url):
+        time.sleep(0.3)
+        told.append(url)
+        return "200"
+
+    monkeypatch.setattr("stoker.debugging.actions.runner.post", post)
+    run.save(0, 1)
+    run.end()
+    Seen.acts[1] = run.wishes.conclude
+    run.evaluate("Seen(fires_at=0, webhook=http://localhost/), Seen(name=other)")
+    assert told == ["http://localhost/"]
+    assert not [line for line in run.said if "given up" in line]
 
 
 def test_falling_behind_is_said_once_and_nothing_is_left_out(run):
