@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -381,6 +383,60 @@ def test_a_rule_that_raises_is_an_error_with_its_line_and_the_others_go_on(run):
         "at step 1: the rule raised ZeroDivisionError: division by zero (test_evaluate.py, line"
     )
     assert statuses["Seen"].evaluated_steps == 3
+
+
+def test_a_file_that_a_rule_itself_cannot_open_is_its_own_fault(run):
+    run.save(0, 1)
+    run.end()
+    statuses = run.evaluate("Opening, Seen")
+    assert statuses["Opening"].status == "Error"
+    assert statuses["Opening"].details.startswith(
+        "at step 0: the rule raised FileNotFoundError: [Errno 2] No such file or directory: "
+        "'/nowhere/thresholds.json' (test_evaluate.py, line"
+    )
+    assert statuses["Seen"].evaluated_steps == 2
+
+
+def test_too_little_memory_costs_a_step_and_not_the_evaluation(run, monkeypatch):
+    run.save(0, 1, 2)
+    real_at, real_refresh, calls = SavedTensors.at, SavedTensors.refresh, []
+
+    def at(saved, step):
+        if step == 1:
+            raise MemoryError
+        return real_at(saved, step)
+
+    def refresh(saved):
+        calls.append(saved)
+        if len(calls) == 3:
+            raise MemoryError
+        return real_refresh(saved)
+
+    monkeypatch.setattr(SavedTensors, "at", at)
+    monkeypatch.setattr(SavedTensors, "refresh", refresh)
+    Seen.acts[2] = run.end
+    status = run.evaluate("Seen")["Seen"]
+    assert (status.status, status.evaluated_steps) == ("NoIssuesFound", 2)
+    assert "warning: step 1 cannot be judged: MemoryError" in run.said
+    assert "warning: there was no memory to look for new steps" in run.said
+
+
+def test_a_rule_that_is_over_gives_back_what_it_remembers(run):
+    run.save(0, 1)
+    run.end()
+    alive = []
+
+    def look():
+        gc.collect()
+        alive.append(reference() is not None)
+
+    Seen.acts[1] = look
+    specs = read_specs("Seen(fires_at=0, name=first), Seen")
+    rules = [WatchedRule(spec) for spec in specs]
+    reference = weakref.ref(Seen.made.pop(0))
+    saved = SavedTensors(run.folder)
+    Evaluator(run.job, rules, saved, wishes=run.wishes, say=run.said.append).run()
+    assert alive == [False]
 
 
 def test_that_a_rule_is_an_error_is_said_at_once_and_once(run):

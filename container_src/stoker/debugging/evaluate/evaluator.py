@@ -80,7 +80,12 @@ class Evaluator:
         return self._saved.has_ended and not self._waiting
 
     def _look(self) -> None:
-        fresh = self._saved.refresh()
+        try:
+            fresh = self._saved.refresh()
+        except MemoryError:
+            # A rule that hoards is an Error as soon as it is asked again, and gives it back.
+            self._say_once("memory", "there was no memory to look for new steps")
+            return
         if fresh:
             self._last_news = time.monotonic()
         for step in fresh:

@@ -96,7 +96,7 @@ class WatchedRule:
         except TensorMissing as error:
             self._last_missing = str(error)
             return None
-        except (TensorsUnreadable, OSError) as error:  # damaged, or gone meanwhile
+        except TensorsUnreadable as error:  # damaged, or gone meanwhile
             self.note_unread(tensors.step, error)
             return None
         except RULE_FAULTS as error:  # the rule's own fault, and the others go on
@@ -110,7 +110,8 @@ class WatchedRule:
         if not self.is_over:
             self.last_step = step
             self.unread_steps += 1
-            self.unread = self.unread or f"step {step} cannot be judged: {error}"
+            reason = str(error) or type(error).__name__
+            self.unread = self.unread or f"step {step} cannot be judged: {reason}"
 
     def judge_time(self, seconds_since_last_step: float, *, last_step: int) -> Fired | None:
         """Asks whether too much time has passed."""
@@ -206,6 +207,7 @@ class WatchedRule:
 
     def _end(self, status: Status, details: str) -> None:
         self.status = self.status.with_status(status, details)
+        self._rule = None  # what it remembers may be much, and the other rules go on
 
 
 def _checked(finding: object) -> Finding | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from stoker.contract.record import Record
 from stoker.debugging.step_tensors import MODES, Mode
@@ -17,7 +17,7 @@ _META = re.compile(rb'\{"meta": \{"mode": "(\w+)", "mode_step": (\d+)[,}]')
 _META_BYTES = 128
 
 
-class Meta(Record):
+class Meta(NamedTuple):
     """When a step was, in the count of its mode."""
 
     mode: Mode
