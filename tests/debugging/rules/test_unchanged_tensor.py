@@ -177,8 +177,15 @@ def test_a_frozen_bias_is_known_by_its_description():
     st.lists(any_array(st.sampled_from([0.0, 1.0, 1.00001, np.nan, np.inf]), (2,)), max_size=6),
     st.integers(2, 4),
     st.booleans(),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "rtol": st.sampled_from([0.0, 1e-6, 0.5, 2.0]),
+            "atol": st.sampled_from([0.0, 1e-6, 1.0, 3.0]),
+        },
+    ),
 )
-def test_it_fires_exactly_when_the_last_values_are_close(values, num_steps, equal_nan):
+def test_it_fires_exactly_when_the_last_values_are_close(values, num_steps, equal_nan, near):
     run = Run()
     for step, value in enumerate(values):
         run.save(step, {"a": value})
@@ -186,9 +193,10 @@ def test_it_fires_exactly_when_the_last_values_are_close(values, num_steps, equa
         step
         for step in range(num_steps - 1, len(values))
         if all(
-            np.allclose(values[step - back], values[step], equal_nan=equal_nan)
+            np.allclose(values[step - back], values[step], equal_nan=equal_nan, **near)
             for back in range(1, num_steps)
         )
     ]
     settings = {**ALL, "num_steps": str(num_steps), "equal_nan": str(equal_nan)}
+    settings |= {name: repr(tolerance) for name, tolerance in near.items()}
     assert fired(UnchangedTensor(settings), run) == expected

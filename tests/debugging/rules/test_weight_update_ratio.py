@@ -176,15 +176,24 @@ def test_a_tensor_of_many_blocks_has_the_norm_of_the_whole():
 
 
 @REPEATABLE
-@given(st.lists(any_array(shapes=(3,)), max_size=4), st.none() | st.integers(1, 3))
-def test_it_fires_exactly_when_a_ratio_is_out_of_bounds(values, num_steps):
+@given(
+    st.lists(any_array(shapes=(3,)), max_size=4),
+    st.none() | st.integers(1, 3),
+    st.sampled_from([10.0, 0.5, 1e30]),
+    st.sampled_from([1e-8, 0.0, 0.4]),
+    st.sampled_from([1e-9, 0.0, 1e3]),
+)
+def test_it_fires_exactly_when_a_ratio_is_out_of_bounds(values, num_steps, large, small, epsilon):
     expected = []
     for step in range(1, len(values)):
         earlier = values[max(0, step - (num_steps or 1))].astype(np.float64)
         with np.errstate(all="ignore"):
             change = np.sqrt(np.square(values[step] - earlier).sum())
-            ratio = change / (np.sqrt(np.square(earlier).sum()) + 1e-9)
-        if ratio > 10 or ratio < 1e-8:
+            ratio = change / (np.sqrt(np.square(earlier).sum()) + epsilon)
+        if ratio > large or ratio < small:
             expected.append(step)
-    rule = WeightUpdateRatio({"num_steps": str(num_steps)} if num_steps else None)
+    settings = {"large_threshold": repr(large), "small_threshold": repr(small)}
+    settings |= {"epsilon": repr(epsilon)}
+    settings |= {"num_steps": str(num_steps)} if num_steps else {}
+    rule = WeightUpdateRatio(settings)
     assert fired(rule, run_of(values)) == expected
