@@ -13,7 +13,7 @@ from stoker.debugging.description import Description
 from stoker.debugging.rules.unchanged_tensor import UnchangedTensor
 from stoker.errors import RuleInvalid
 from tests.debugging.rules.memory import Run, fired, judge
-from tests.debugging.rules.training import train
+from tests.debugging.rules.training import ACCUMULATED, Accumulating, train
 from tests.debugging.rules.values import REPEATABLE, any_array
 
 ALL = {"collection_names": "all"}
@@ -109,19 +109,14 @@ def test_a_tolerance_below_zero_is_refused(name):
 
 
 def test_with_accumulation_weights_are_saved_at_a_multiple_of_it(tmp_path):
-    class Every(torch.optim.SGD):
-        """Steps once in four calls, as a loop that accumulates gradients does."""
-
-        calls = 0
-
-        def step(self, closure=None):
-            self.calls += 1
-            return super().step(closure) if self.calls % 4 == 0 else None
-
-    for every, fires in ((1, True), (4, False)):
-        rule, model = UnchangedTensor(WEIGHTS), make_model()
-        optimizer = Every(model.parameters(), lr=0.1)
-        folder = tmp_path / str(every)
+    for every, num_steps, fires in (
+        *((1, 3, True), (ACCUMULATED, 3, False)),
+        *((1, ACCUMULATED, True), (1, ACCUMULATED + 1, False)),
+    ):
+        rule = UnchangedTensor({**WEIGHTS, "num_steps": str(num_steps)})
+        model = make_model()
+        optimizer = Accumulating(model.parameters(), lr=0.1)
+        folder = tmp_path / f"{every}_{num_steps}"
         run = train_it(rule, model, folder, optimizer=optimizer, every=every, steps=17)
         assert bool(fired(rule, run)) is fires
 

@@ -12,7 +12,7 @@ from torch import nn
 from stoker.debugging.rules.weight_update_ratio import WeightUpdateRatio, update_ratio
 from stoker.errors import RuleInvalid, TensorsUnreadable
 from tests.debugging.rules.memory import Run, fired, judge
-from tests.debugging.rules.training import train
+from tests.debugging.rules.training import ACCUMULATED, Accumulating, train
 from tests.debugging.rules.values import REPEATABLE, any_array
 
 NAME = "Net_fc.weight"
@@ -77,6 +77,19 @@ def test_an_evaluation_in_between_is_no_step_without_a_change(tmp_path):
     run = train_with(rule, tmp_path, lr=1e-3, evaluate_every=2)
     assert len(run.steps("EVAL")) == 6
     assert fired(rule, run) == []
+
+
+@pytest.mark.parametrize(
+    ("every", "window", "fires"),
+    [(1, {}, True), (ACCUMULATED, {}, False), (1, {"num_steps": str(ACCUMULATED)}, True)],
+)
+def test_with_accumulation_weights_are_saved_at_a_multiple_of_it(tmp_path, every, window, fires):
+    torch.manual_seed(0)
+    rule, model = WeightUpdateRatio(window), nn.Linear(4, 2)
+    options = {"optimizer": Accumulating(model.parameters(), lr=0.1), "steps": 17}
+    inputs, labels = torch.randn(16, 4), torch.arange(16) % 2
+    run = train(rule, model, inputs, labels, folder=tmp_path, every=every, **options)
+    assert bool(fired(rule, run)) is fires
 
 
 def test_a_window_goes_on_with_the_next_step_where_its_oldest_cannot_be_read():

@@ -40,7 +40,7 @@ class UnchangedTensor(Rule):
     a tensor without elements does not count.
 
     With gradient accumulation weights change only once in several steps: save at a multiple of
-    that number, or ask for more values that are the same by `num_steps`.
+    that number, or set `num_steps` above it.
 
     It happens when a parameter was not handed to the optimizer, when the learning rate is zero,
     when gradients vanished, or when every batch is the same one.

@@ -31,7 +31,7 @@ class WeightUpdateRatio(Rule):
     count; frozen parameters are left out, for they never change.
 
     With gradient accumulation weights change only once in several steps: save at a multiple of
-    that number, or compare over more of them by `num_steps`.
+    that number. A longer `num_steps` does not help: at first there is no older step to compare.
 
     What usually helps: a learning rate of another order of magnitude (a ratio near 1e-3 a step is
     common), warm-up, gradient clipping.
