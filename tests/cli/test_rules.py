@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -248,3 +250,12 @@ def test_a_place_without_tensors_is_refused(tmp_path, capsys):
     assert "is no folder" in capsys.readouterr().err
     assert main(["rules", "run", "AllZero", str(tmp_path)]) == 2
     assert "no saved tensors lie in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["ls"], ["explain", "DeadRelu"], ["run", "DeadRelu", "folder"]])
+def test_without_numpy_the_extra_is_named(argv):
+    code = "import sys; sys.modules['numpy'] = None; from stoker.host.cli import main"
+    command = [sys.executable, "-c", f"{code}; sys.exit(main(['rules', *{argv!r}]))"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert "fix: pip install 'stoker[tensors]'" in done.stderr

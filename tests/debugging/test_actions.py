@@ -15,6 +15,7 @@ import pytest
 from stoker.contract.job import read_job
 from stoker.contract.stop import StopRequest, read_stop_request
 from stoker.debugging.actions import ActionRunner, Notice
+from stoker.debugging.actions.lane import Lane
 from stoker.debugging.actions.mail import read_mail_server
 from stoker.debugging.actions.stopping import stop_job
 from stoker.debugging.rule import Finding
@@ -354,6 +355,35 @@ def test_a_stop_waits_for_no_message_of_another_rule(opt_ml, web):
     runner.close(limit_seconds=60)
     assert [line.split()[1] for line in said] == ["stop", "slow"]
     assert read_stop_request(job.paths).by == "rule stop"
+
+
+def test_a_lane_without_work_is_done_however_short_the_time():
+    lane, done = Lane("test"), threading.Event()
+    lane.put(done.set)
+    assert done.wait(60)
+    # Only now has the thread nothing left to do; its last work may still be returning.
+    assert lane.close(limit_seconds=5)
+    for _ in range(50):
+        idle = Lane("idle")
+        idle.put(lambda: None)
+        while idle._undone:
+            pass
+        assert idle.close(limit_seconds=0.0)
+
+
+def test_a_lane_waits_for_the_work_that_is_under_way():
+    lane, order = Lane("test"), []
+    started = threading.Event()
+
+    def work():
+        started.wait(60)
+        order.append("done")
+
+    lane.put(work)
+    assert not lane.close(limit_seconds=0.0)
+    started.set()
+    assert lane.close(limit_seconds=60)
+    assert order == ["done"]
 
 
 def test_an_action_that_takes_too_long_is_given_up_and_said(opt_ml, web):

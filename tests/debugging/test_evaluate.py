@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -130,6 +133,20 @@ class Patient(Seen):
         return 7
 
 
+class Lingering(Seen):
+    """Does not come to an end at the end."""
+
+    def lacks(self):
+        time.sleep(60)
+
+
+class Opening(Seen):
+    """Reads a file of its own, which is not there."""
+
+    def check(self, step, tensors):
+        os.stat("/nowhere/thresholds.json")
+
+
 class Hasty(Seen):
     """Has a fault that shows at the end."""
 
@@ -161,6 +178,8 @@ RULES = [
     Gradients,
     Content,
     Patient,
+    Lingering,
+    Opening,
     Hasty,
     Impatient,
 ]
@@ -341,6 +360,21 @@ def test_a_damaged_index_is_said_at_the_end(run):
     assert any("1 index files cannot be read" in line for line in run.said)
 
 
+@pytest.mark.parametrize(
+    "file", ["collections/000000000/worker_0_collections.json", "stoker/worker_0_tensors.json"]
+)
+def test_damaged_notes_of_the_writer_end_no_rule(run, file):
+    run.save(0, 1)
+
+    def damage():
+        (run.folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (run.folder / file).write_bytes(b"\xff\xfe")
+
+    Seen.acts |= {0: damage, 1: run.end}
+    status = run.evaluate("Seen")["Seen"]
+    assert (status.status, status.evaluated_steps) == ("NoIssuesFound", 2)
+
+
 def test_a_rule_that_raises_is_an_error_with_its_line_and_the_others_go_on(run):
     run.save(0, 1, 2)
     run.end()
@@ -350,6 +384,60 @@ def test_a_rule_that_raises_is_an_error_with_its_line_and_the_others_go_on(run):
         "at step 1: the rule raised ZeroDivisionError: division by zero (test_evaluate.py, line"
     )
     assert statuses["Seen"].evaluated_steps == 3
+
+
+def test_a_file_that_a_rule_itself_cannot_open_is_its_own_fault(run):
+    run.save(0, 1)
+    run.end()
+    statuses = run.evaluate("Opening, Seen")
+    assert statuses["Opening"].status == "Error"
+    assert statuses["Opening"].details.startswith(
+        "at step 0: the rule raised FileNotFoundError: [Errno 2] No such file or directory: "
+        "'/nowhere/thresholds.json' (test_evaluate.py, line"
+    )
+    assert statuses["Seen"].evaluated_steps == 2
+
+
+def test_too_little_memory_costs_a_step_and_not_the_evaluation(run, monkeypatch):
+    run.save(0, 1, 2)
+    real_at, real_refresh, calls = SavedTensors.at, SavedTensors.refresh, []
+
+    def at(saved, step):
+        if step == 1:
+            raise MemoryError
+        return real_at(saved, step)
+
+    def refresh(saved):
+        calls.append(saved)
+        if len(calls) == 3:
+            raise MemoryError
+        return real_refresh(saved)
+
+    monkeypatch.setattr(SavedTensors, "at", at)
+    monkeypatch.setattr(SavedTensors, "refresh", refresh)
+    Seen.acts[2] = run.end
+    status = run.evaluate("Seen")["Seen"]
+    assert (status.status, status.evaluated_steps) == ("NoIssuesFound", 2)
+    assert "warning: step 1 cannot be judged: MemoryError" in run.said
+    assert "warning: there was no memory to look for new steps" in run.said
+
+
+def test_a_rule_that_is_over_gives_back_what_it_remembers(run):
+    run.save(0, 1)
+    run.end()
+    alive = []
+
+    def look():
+        gc.collect()
+        alive.append(reference() is not None)
+
+    Seen.acts[1] = look
+    specs = read_specs("Seen(fires_at=0, name=first), Seen")
+    rules = [WatchedRule(spec) for spec in specs]
+    reference = weakref.ref(Seen.made.pop(0))
+    saved = SavedTensors(run.folder)
+    Evaluator(run.job, rules, saved, wishes=run.wishes, say=run.said.append).run()
+    assert alive == [False]
 
 
 def test_that_a_rule_is_an_error_is_said_at_once_and_once(run):
@@ -477,10 +565,53 @@ def test_when_the_job_was_stopped_from_outside_so_are_its_rules_but_an_issue_sta
 def test_when_the_time_is_over_the_unjudged_steps_are_counted(run):
     run.save(0, 1, 2)
     run.end()
-    Seen.acts[0] = lambda: setattr(run.wishes, "_is_told_to_conclude", True)
+    Seen.acts[0] = run.wishes.conclude
     status = run.evaluate("Seen")["Seen"]
     assert status.status == "Stopped"
     assert "2 of 3 saved steps were not judged" in status.details
+
+
+def test_when_the_time_is_over_no_further_rule_is_asked_about_the_step(run):
+    run.save(0)
+    run.end()
+    Seen.acts[0] = run.wishes.conclude
+    statuses = run.evaluate("Seen, Hanging(name=slow)", longest_seconds=5.0)
+    assert [rule.seen for rule in Seen.made] == [[0], []]
+    assert statuses["Seen"].status == "NoIssuesFound"
+    assert statuses["slow"].status == "Stopped"
+    assert "1 of 1 saved steps were not judged: the time was over" in statuses["slow"].details
+    assert sum("1 of 1 saved steps were not judged by the rules" in line for line in run.said) == 1
+
+
+def test_when_the_time_is_over_every_later_answer_has_to_be_a_short_one(run, monkeypatch):
+    monkeypatch.setattr("stoker.debugging.evaluate.wishes.LAST_ANSWER_SECONDS", 0.2)
+    run.save(0)
+    run.end()
+    Seen.acts[0] = run.wishes.conclude
+    started = time.monotonic()
+    limit = partial(run.wishes.answer_seconds, 300.0)
+    statuses = run.evaluate("Lingering", longest_seconds=limit)
+    assert statuses["Lingering"].status == "Error"
+    assert "no answer within 0.5 s" in statuses["Lingering"].details
+    assert time.monotonic() - started < 30
+    assert run.wishes.answer_seconds(0.1) == 0.1
+
+
+def test_a_message_that_is_under_way_when_the_time_is_over_is_waited_for(run, monkeypatch):
+    told = []
+
+    def post(notice, url):
+        time.sleep(0.3)
+        told.append(url)
+        return "200"
+
+    monkeypatch.setattr("stoker.debugging.actions.runner.post", post)
+    run.save(0, 1)
+    run.end()
+    Seen.acts[1] = run.wishes.conclude
+    run.evaluate("Seen(fires_at=0, webhook=http://localhost/), Seen(name=other)")
+    assert told == ["http://localhost/"]
+    assert not [line for line in run.said if "given up" in line]
 
 
 def test_falling_behind_is_said_once_and_nothing_is_left_out(run):

@@ -172,7 +172,17 @@ def test_collections_of_several_workers_are_joined(tmp_path):
     assert SavedTensors(tmp_path).collections["mine"].tensor_names == ("a", "b")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"collections": 3}', '{"tensors": [3]}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{", b"[]", b"\xff\xfe", b'{"collections": 3}', b'{"tensors": [3]}'),
+        b'{"collections": {}, "_meta": {"num_workers": Infinity}}',
+        b'{"tensors": [{"name": ["x"]}]}',
+        b'{"collections": {"all": {"tensor_names": [["x"]]}}, "_meta": {"num_workers": 1}}',
+        b'{"collections": {"all": {"include_regex": ["(", 3, "a{9999999999}"]}},'
+        b' "_meta": {"num_workers": 1}}',
+    ],
+)
 def test_damaged_notes_are_passed_over(tmp_path, content):
     save(tmp_path, 0, tensors=ONE)
     for name in (
@@ -180,7 +190,7 @@ def test_damaged_notes_are_passed_over(tmp_path, content):
         "stoker/worker_0_tensors.json",
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
+        (tmp_path / name).write_bytes(content)
     saved = SavedTensors(tmp_path)
     assert list(saved.steps()) == [0]
     assert [t.name for t in saved.at(0).needed("all")] == ["x"]
@@ -198,6 +208,7 @@ def test_damaged_notes_are_passed_over(tmp_path, content):
         b'{"meta": {"mode": "SLEEP", "mode_step": 1}}',
         b'{"meta": {"mode": "TRAIN", "mode_step": "x"}}',
         b'{"meta": {"mode": 3, "mode_step": 1}}',
+        b'{"meta": {"mode": "TRAIN", "mode_step": Infinity}}',
     ],
 )
 def test_a_damaged_index_hides_its_step_and_no_other(tmp_path, content):

@@ -1,9 +1,9 @@
 """smdebug's reductions of a tensor: one number each, in double precision.
 
 A NaN anywhere gives NaN. `std` and `variance` are those of the whole population, as NumPy's and
-smdebug's reader have them; smdebug's hook for PyTorch divides by one less, and by zero for a
-single element. The norms are of the tensor as one long vector, as torch's; smdebug's reader, asked
-for the norm of a saved matrix, takes that of the matrix.
+smdebug's reader have them; hooks for PyTorch divide by one less (see `spread.py`). The norms are
+of the tensor as one long vector, as torch's; smdebug's reader, asked for the norm of a saved
+matrix, takes that of the matrix.
 """
 
 from __future__ import annotations

@@ -33,7 +33,11 @@ class SavedTensor(Protocol):
         """
 
     def reduction(self, name: str) -> float:
-        """`abs_mean`, `max`, …: as it was saved, or computed from the value (in float64)."""
+        """`abs_mean`, `max`, …: as it was saved, or computed from the value (in float64).
+
+        `std` and `variance` are those of all elements; of a tensor whose values were not saved
+        `stoker.debugging.spread.VARIANCE` says what to ask for, so that this is known.
+        """
 
 
 class StepTensors(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -14,11 +14,11 @@ class TooSlow(BaseException):
 
 
 @contextmanager
-def time_limit(seconds: float | None) -> Iterator[None]:
+def time_limit(seconds: float | Callable[[], float] | None) -> Iterator[None]:
     """Interrupts what runs inside once the time is over; for the main thread.
 
     Args:
-        seconds: of wall clock; None for no limit.
+        seconds: of wall clock, or what tells them; None for no limit.
 
     Raises:
         TooSlow: in the line that was running.
@@ -33,8 +33,10 @@ def time_limit(seconds: float | None) -> Iterator[None]:
         raise TooSlow(f"no answer within {round(time.monotonic() - started, 1):g} s")
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds() if callable(seconds) else seconds)
     try:
+        if callable(seconds):
+            shorten_limit(seconds())  # they may have become fewer before the clock ran
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

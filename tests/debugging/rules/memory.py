@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from stoker.debugging.description import Description
+from stoker.debugging.hook.reduce import reduce as reduce_in_hook
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule
+from stoker.debugging.spread import is_spread, of_population
 from stoker.debugging.step_tensors import Mode
 from stoker.debugging.tensors.choosing import Chooser
 from stoker.debugging.tensors.collection import Collection
@@ -46,6 +49,8 @@ class Tensor:
     def reduction(self, name: str) -> float:
         if name not in self._reductions:
             return reduce(name, self.value())
+        if is_spread(name):
+            return of_population(name, self._reductions)
         return self._reductions[name]
 
 
@@ -125,7 +130,7 @@ class Run:
         """Adds tensors to a step; of a step that is there already, the mode stays.
 
         Args:
-            reductions: save only these of each tensor, not its values.
+            reductions: save only these of each tensor, as the hook makes them, not its values.
         """
         at = self._steps.get(step)
         if at is None:
@@ -135,7 +140,8 @@ class Run:
             value = np.array(content)
             value.flags.writeable = False
             description = self.chooser.describe(name)
-            saved = {reduction: reduce(reduction, value) for reduction in reductions}
+            tensor = torch.tensor(value) if reductions else None
+            saved = {} if tensor is None else reduce_in_hook(tensor, tuple(reductions))
             at.tensors.append(Tensor(description, None if saved else value, saved, worker))
         return self
 

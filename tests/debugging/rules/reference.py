@@ -26,6 +26,9 @@ step; what happens then is up to its actions. Tensors that a rule never finds ma
 Default expressions such as `.*relu_output` are the contract's; they are names of MXNet. Left as
 they are, tensors are found by the class of their module, and by the expression only where no class
 is known, as in files that smdebug itself wrote. An expression of your own is what counts.
+
+[Where rules differ from the service](../decisions/0030-where-rules-differ-from-the-service.md)
+lists what is other on purpose, and why.
 """
 
 

@@ -15,7 +15,9 @@ from stoker.errors import RuleInvalid, TensorMissing
 from tests.debugging.rules.memory import Run, fired, judge
 from tests.debugging.rules.training import train
 from tests.debugging.rules.values import REPEATABLE, any_tensors
+from tests.debugging.rules.watching import watch
 
+GRADIENT = "gradient/Net_fc.weight"
 INPUTS = torch.arange(1.0, 9.0).reshape(8, 1)
 STEPS = 40
 
@@ -117,12 +119,102 @@ def test_an_expression_that_is_none_is_refused():
 
 
 @REPEATABLE
-@given(any_tensors("a", "b_output_0", "gradient/c"), st.booleans())
-def test_it_fires_exactly_when_an_element_is_not_finite(tensors, only_nan):
-    is_bad = np.isnan if only_nan else lambda array: ~np.isfinite(array)
-    expected = any(is_bad(array).any() for array in tensors.values())
-    rule = ExplodingTensor({"only_nan": str(only_nan)})
-    assert fired(rule, Run().save(0, tensors)) == ([0] if expected else [])
+@given(
+    st.lists(any_tensors("a", "b_output_0", "c_input_0", GRADIENT), max_size=6),
+    st.sampled_from([1, 7, 8, 500]),
+    st.booleans(),
+)
+def test_it_fires_exactly_when_an_element_is_not_finite(history, every, only_nan):
+    """Of inputs only NaN counts, and gradients by themselves only in a long row."""
+
+    def is_bad(name: str, array: np.ndarray) -> bool:
+        is_nan_only = only_nan or name == "c_input_0"
+        return bool((np.isnan(array) if is_nan_only else ~np.isfinite(array)).any())
+
+    expected, row = [], []
+    run = Run()
+    for step, tensors in enumerate(history):
+        run.save(step * every, tensors)
+        bad = {name for name, array in tensors.items() if is_bad(name, array)}
+        if GRADIENT in tensors and tensors[GRADIENT].size:
+            row = [*row, step * every] if GRADIENT in bad else []
+        is_long = len(row) >= 3 and row[-1] - row[0] >= 16
+        if bad - {GRADIENT} or (GRADIENT in bad and is_long):
+            expected.append(step * every)
+    assert fired(ExplodingTensor({"only_nan": str(only_nan)}), run) == expected
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("witness", ["MSELoss_output_0", "Net_fc.weight", "Net_fc.bias"])
+@pytest.mark.parametrize("named", [{}, {"collection_names": "gradients"}])
+def test_gradients_count_with_a_loss_or_a_parameter_that_is_not_finite(value, witness, named):
+    run = Run().save(0, {GRADIENT: [value], witness: [1.0]})
+    run.save(1, {GRADIENT: [value], witness: [value]}).save(2, {GRADIENT: [value]})
+    run.save(3, {GRADIENT: [1.0], "MSELoss_output_0": [1.0]})
+    assert fired(ExplodingTensor(named), run) == [1]
+
+
+@pytest.mark.parametrize(
+    ("every", "fires"), [(1, [16, 17, 18, 19]), (5, [20, 25]), (10, [20, 30]), (500, [1000])]
+)
+def test_gradients_that_stay_as_they_are_count_by_themselves(every, fires):
+    run = Run()
+    for step in range(0, fires[-1] + 1, every):
+        run.save(step, {GRADIENT: [np.inf]}).save(step, {"MSELoss_output_0": [1.0]})
+    assert fired(ExplodingTensor(), run) == fires
+
+
+def test_finite_gradients_and_no_others_end_such_a_row():
+    run = Run()
+    for step in range(20):
+        run.save(step, {GRADIENT: [1.0 if step == 9 else np.nan]})
+    assert fired(ExplodingTensor(), run) == []
+    run = Run()
+    for step in range(0, 20, 2):
+        run.save(step, {GRADIENT: [np.nan]}).save(step + 1, {"x": [1.0]}, mode="EVAL")
+    assert fired(ExplodingTensor(), run) == [16, 18]
+
+
+def train_scaled(rule, folder, model, *, scale: float, steps: int = 20):
+    """A training with a gradient scaler, which leaves out the steps that overflow."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    loss = nn.MSELoss()
+    scales = []
+    with watch(rule, folder) as run:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            scaler.scale(loss(model(INPUTS), 3 * INPUTS)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            scales.append(scaler.get_scale())
+    return run, scales
+
+
+@pytest.mark.parametrize("named", [{}, {"collection_names": "gradients"}, {"only_nan": "True"}])
+def test_a_gradient_scaler_that_looks_for_its_scale_is_healthy(tmp_path, named):
+    rule = ExplodingTensor(named)
+    run, scales = train_scaled(rule, tmp_path, make_line(), scale=2.0**126)
+    assert scales[0] == 2.0**125  # it did overflow
+    assert scales[-1] == scales[-2] > 1  # and found a scale that fits
+    at_first = [tensor.reduction("abs_max") for tensor in run.at(0).needed("gradients")]
+    assert np.inf in at_first
+    assert fired(rule, run) == []
+
+
+def test_a_gradient_that_is_nan_at_any_scale_fires_though_the_weights_stay_finite(tmp_path):
+    class Root(nn.Linear):
+        """The derivative of a root at zero is infinite, and zero times that is no number."""
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return torch.sqrt(0 * super().forward(inputs))
+
+    rule = ExplodingTensor()
+    run, scales = train_scaled(rule, tmp_path, Root(1, 1), scale=2.0**16)
+    assert scales[-1] < 1
+    found = judge(rule, run)
+    assert list(found) == [16, 17, 18, 19]
+    assert found[16].tensor.startswith("gradient/")
 
 
 class Causal(nn.Module):

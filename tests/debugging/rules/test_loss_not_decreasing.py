@@ -112,6 +112,16 @@ def test_flat_fires_and_a_small_rise_does_not(earlier, later, fires):
     assert fired(LossNotDecreasing(), run) == ([10] if fires else [])
 
 
+@pytest.mark.parametrize(
+    ("percent", "later", "fires"),
+    [("0", 1.001, True), ("20", 1.2, False), ("20", 1.201, True), ("99.9", 1.99, False)],
+)
+def test_how_much_of_a_rise_is_noise_can_be_set(percent, later, fires):
+    rule = LossNotDecreasing({"increase_threshold_percent": percent})
+    run = Run().save(0, {LOSS: 1.0}).save(10, {LOSS: later})
+    assert fired(rule, run) == ([10] if fires else [])
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_loss_that_is_not_finite_fires_at_once(value):
     run = run_of([1.0, value, 0.5])
@@ -213,6 +223,7 @@ def test_the_finding_is_one_line_with_both_losses():
         ({"diff_percent": "100"}, "below 100"),
         ({"diff_percent": "-0.1"}, "smallest value is 0"),
         ({"increase_threshold_percent": "100"}, "below 100"),
+        ({"increase_threshold_percent": "-1"}, "smallest value is 0"),
         ({"num_steps": "0"}, "smallest value is 1"),
         ({"use_losses_collection": "False"}, "no losses to look at"),
     ],
@@ -227,8 +238,9 @@ def test_settings_that_make_no_sense_are_refused(settings, reason):
     st.lists(st.tuples(st.integers(1, 6), st.floats(-10, 10)), max_size=20),
     st.integers(1, 8),
     st.sampled_from([0.0, 0.1, 20.0]),
+    st.sampled_from([0.0, 5.0, 60.0]),
 )
-def test_it_compares_as_the_contract_says(history, num_steps, diff):
+def test_it_compares_as_the_contract_says(history, num_steps, diff, rise):
     steps = np.cumsum([gap for gap, _ in history]).tolist()
     losses = dict(zip(steps, (loss for _, loss in history), strict=True))
     expected, last_check = [], -np.inf
@@ -241,10 +253,11 @@ def test_it_compares_as_the_contract_says(history, num_steps, diff):
             fell = np.inf if loss < 0 else 0.0 if loss == 0 else -np.inf
         else:
             fell = (before - loss) / abs(before) * 100
-        if fell == 0 or 0 < fell < diff or (fell < 0 and -fell > 5):
+        if fell == 0 or 0 < fell < diff or (fell < 0 and -fell > rise):
             expected.append(step)
     run = Run()
     for step, loss in losses.items():
         run.save(step, {LOSS: loss})
-    rule = LossNotDecreasing({"num_steps": str(num_steps), "diff_percent": str(diff)})
+    percents = {"diff_percent": str(diff), "increase_threshold_percent": str(rise)}
+    rule = LossNotDecreasing({"num_steps": str(num_steps), **percents})
     assert fired(rule, run) == expected

@@ -11,6 +11,7 @@ from torch import nn
 
 from stoker.debugging.description import Description
 from stoker.debugging.rules.poor_weight_initialization import PoorWeightInitialization
+from stoker.debugging.spread import VARIANCE
 from stoker.errors import RuleInvalid
 from tests.debugging.rules.memory import Run, fired, judge
 from tests.debugging.rules.training import train
@@ -123,11 +124,11 @@ def test_a_narrow_gradient_of_a_bias_is_named_last_and_explained():
 
 def test_the_variance_of_activations_is_enough_and_gradients_are_needed_whole():
     activations, gradients, losses = PoorWeightInitialization().needs()
-    assert activations.reductions == ("variance",)
+    assert activations.reductions == VARIANCE
     assert "GELU" in activations.module_classes
     assert (gradients.reductions, losses.reductions) == ((), ())
     run = Run(descriptions=DESCRIBED)
-    run.save(0, {INPUTS[0]: [0.0, 1.0], INPUTS[1]: [0.0, 9.0]}, reductions=["variance"])
+    run.save(0, {INPUTS[0]: [0.0, 1.0], INPUTS[1]: [0.0, 9.0]}, reductions=VARIANCE)
     assert fired(PoorWeightInitialization(), run) == [0]
 
 
@@ -165,10 +166,23 @@ def test_large_gradients_are_judged_by_their_exact_percentiles(draw):
         assert fired(rule, Run().save(0, {GRADIENT: gradient.reshape(200, 200)})) == expected
 
 
-@pytest.mark.parametrize("name", ["patience", "steps"])
-def test_counts_start_at_one(name):
-    with pytest.raises(RuleInvalid, match="smallest value is 1"):
-        PoorWeightInitialization({name: "0"})
+@pytest.mark.parametrize(
+    ("name", "value", "smallest"),
+    [
+        *(("patience", "0", 1), ("steps", "0", 1)),
+        *(("threshold", "0.99", 1), ("distribution_range", "-0.001", 0)),
+    ],
+)
+def test_settings_below_their_smallest_values_are_refused(name, value, smallest):
+    with pytest.raises(RuleInvalid, match=f"{name} .*smallest value is {smallest}"):
+        PoorWeightInitialization({name: value})
+    PoorWeightInitialization({name: str(smallest)})
+
+
+def test_a_range_of_zero_is_never_undercut():
+    run = Run().save(0, {GRADIENT: np.zeros(100)})
+    assert fired(PoorWeightInitialization({"distribution_range": "0"}), run) == []
+    assert fired(PoorWeightInitialization({"distribution_range": "1e-30"}), run) == [0]
 
 
 STEP = st.fixed_dictionaries(
@@ -183,8 +197,16 @@ STEP = st.fixed_dictionaries(
 
 
 @REPEATABLE
-@given(st.lists(STEP, max_size=8), st.integers(1, 3), st.integers(1, 6))
-def test_it_fires_exactly_when_one_of_three_conditions_holds(history, patience, limit):
+@given(
+    st.lists(STEP, max_size=8),
+    st.integers(1, 3),
+    st.integers(1, 6),
+    st.sampled_from([1.0, 4.0, 10.0, 100.0]),
+    st.sampled_from([0.0, 1e-4, 0.001, 1.85]),
+)
+def test_it_fires_exactly_when_one_of_three_conditions_holds(
+    history, patience, limit, ratio, width
+):
     expected, losses, looked = [], [], 0
     for step, tensors in enumerate(history):
         if looked == limit or not any(name in tensors for name in (*INPUTS, GRADIENT)):
@@ -194,9 +216,9 @@ def test_it_fires_exactly_when_one_of_three_conditions_holds(history, patience, 
         with np.errstate(all="ignore"):
             spread = [np.var(tensors[name]) for name in INPUTS if name in tensors]
             spread = [variance for variance in spread if not np.isnan(variance)]
-            is_uneven = len(spread) == 2 and max(spread) > 10 * min(spread)
+            is_uneven = len(spread) == 2 and max(spread) > ratio * min(spread)
             percentiles = np.percentile(tensors.get(GRADIENT, WIDE), [5, 95])
-        is_narrow = percentiles[1] - percentiles[0] < 0.001
+        is_narrow = GRADIENT in tensors and percentiles[1] - percentiles[0] < width
         best = min((loss for loss in losses if not np.isnan(loss)), default=None)
         since = len(losses) - losses.index(best) - 1 if best is not None else len(losses)
         if is_uneven or is_narrow or since >= patience:
@@ -204,5 +226,7 @@ def test_it_fires_exactly_when_one_of_three_conditions_holds(history, patience, 
     run = Run(descriptions=DESCRIBED)
     for step, tensors in enumerate(history):
         run.save(step, tensors)
-    rule = PoorWeightInitialization({"patience": str(patience), "steps": str(limit)})
+    counts = {"patience": str(patience), "steps": str(limit)}
+    limits = {"threshold": repr(ratio), "distribution_range": repr(width)}
+    rule = PoorWeightInitialization({**counts, **limits})
     assert fired(rule, run) == expected

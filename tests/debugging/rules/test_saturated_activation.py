@@ -121,6 +121,23 @@ def test_exactly_half_of_a_layer_is_healthy():
     assert fired(SaturatedActivation(), run_of([[1e3, 1e3, 0.0]])) == [0]
 
 
+@pytest.mark.parametrize(
+    ("threshold_layer", "fires"), [("0", [0]), ("33", [0]), ("33.4", []), ("100", [])]
+)
+def test_how_much_of_a_layer_may_saturate_can_be_set(threshold_layer, fires):
+    rule = SaturatedActivation({"threshold_layer": threshold_layer})
+    assert fired(rule, run_of([[1e3, 0.0, 0.0]])) == fires  # a third of it
+
+
+@pytest.mark.parametrize("name", ["threshold_layer", "threshold_inactivity"])
+@pytest.mark.parametrize(
+    ("value", "reason"), [("-1", "smallest value is 0"), ("100.1", "largest value is 100")]
+)
+def test_what_is_no_percentage_is_refused(name, value, reason):
+    with pytest.raises(RuleInvalid, match=f"{name} .*{reason}"):
+        SaturatedActivation({name: value})
+
+
 def test_the_finding_names_value_limits_tensor_and_step():
     finding = judge(SaturatedActivation(), run_of(np.full((200, 2), -50.0)))[0]
     assert finding.message == (

@@ -14,6 +14,7 @@ from stoker.debugging.tensors import SavedStep, SavedTensors, write_collections,
 from stoker.errors import RuleInvalid
 from tests.debugging.rules.memory import fired, judge
 from tests.debugging.rules.values import REPEATABLE, any_array
+from tests.debugging.rules.watching import watch
 
 
 def save(folder, *steps: dict, worker: str = "worker_0", reductions=()) -> SavedTensors:
@@ -35,23 +36,19 @@ def make_step(step, arrays, reductions) -> SavedStep:
 
 
 def train(folder, *, seed: int, lr: float = 0.1) -> SavedTensors:
+    """A real training, saved by the hook as the rule asks for it: every tensor of every step."""
     torch.manual_seed(0)
     inputs, targets = torch.randn(16, 4), torch.randn(16, 1)
     torch.manual_seed(seed)
     model, loss = nn.Linear(4, 1), nn.MSELoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-    steps = []
-    for _ in range(4):
-        optimizer.zero_grad()
-        value = loss(model(inputs), targets)
-        value.backward()
-        named = model.named_parameters()
-        steps.append(
-            {f"Linear_{n}": p.detach().clone().numpy() for n, p in named}
-            | {"MSELoss_output_0": value.detach().numpy()}
-        )
-        optimizer.step()
-    return save(folder, *steps)
+    with watch(rule("nowhere"), folder) as run:
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss(model(inputs), targets).backward()
+            optimizer.step()
+    assert {"Linear_weight", "Linear_output_0", "MSELoss_output_0"} < {*run.names()}
+    return run
 
 
 def rule(*folders, **settings: str) -> SimilarAcrossRuns:

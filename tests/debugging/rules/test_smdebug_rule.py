@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -21,7 +23,8 @@ from stoker.debugging.hook.attach import attach
 from stoker.debugging.hook.config import default_config
 from stoker.debugging.rules.smdebug_rule import adapt_smdebug_rule
 from stoker.debugging.tensors import SavedStep, SavedTensors, write_collections, write_step
-from stoker.errors import RuleInvalid
+from stoker.debugging.tensors.layout import events_file
+from stoker.errors import RuleInvalid, TensorsUnreadable
 from tests.debugging.rules.memory import fired, judge
 
 
@@ -100,6 +103,42 @@ def test_the_guides_sample_fires_on_a_training_that_explodes_where_smdebug_says_
         invoke_rule(first, raise_eval_cond=True)
     assert met.value.step == min(found)
     assert found[min(found)].message == str(met.value)
+
+
+class OpensAFile(SmdebugBase):
+    """Has a fault of its own."""
+
+    def __init__(self, base_trial):
+        super().__init__(base_trial)
+
+    def invoke_at_step(self, step):
+        Path("/nowhere/thresholds.json").read_text()
+
+
+def test_a_file_that_smdebug_cannot_read_is_no_fault_of_the_rule_and_its_own_is(tmp_path):
+    run = save(tmp_path, 1.0, 2.0)
+    rule = adapt_smdebug_rule(WithActions)({"threshold": "10"})
+    assert rule.check(0, run.at(0)) is None
+    file = tmp_path / events_file(1, "worker_0")
+    file.unlink()
+    file.mkdir()  # smdebug waits minutes for one that is missing
+    with pytest.raises(TensorsUnreadable, match="smdebug cannot read the step"):
+        rule.check(1, run.at(1))
+    with pytest.raises(FileNotFoundError):
+        adapt_smdebug_rule(OpensAFile)().check(0, run.at(0))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"_meta": {}}'])
+def test_damaged_collections_are_waited_for(tmp_path, content):
+    run = save(tmp_path, 20.0)
+    file = next(tmp_path.glob("collections/*/*.json"))
+    whole = file.read_bytes()
+    file.write_bytes(content)
+    rule = adapt_smdebug_rule(WithActions)({"threshold": "10"})
+    assert rule.check(0, run.at(0)) is None
+    assert "not each worker has written its collections" in rule.lacks()
+    file.write_bytes(whole)
+    assert rule.check(0, run.at(0)) is not None
 
 
 def test_the_guides_sample_does_not_fire_on_a_healthy_training(tmp_path):

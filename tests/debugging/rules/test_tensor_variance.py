@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from stoker.debugging.need import Need
 from stoker.debugging.rules.tensor_variance import TensorVariance
+from stoker.debugging.rules.unchanged_tensor import UnchangedTensor
 from stoker.errors import RuleInvalid
 from tests.debugging.rules.memory import Run, fired, judge
 from tests.debugging.rules.training import train
 from tests.debugging.rules.values import REPEATABLE, any_tensors
 
 ALL = {"collection_names": "all"}
+NEED = Need(collection="it", regex="^Sequential_2.bias")
 
 
 def train_on(rule, folder, inputs):
@@ -77,9 +80,28 @@ def test_settings_that_make_no_sense_are_refused_with_a_fix(settings, reason):
     assert refused.value.fix
 
 
-def test_the_saved_variance_is_enough():
-    rule = TensorVariance({**ALL, "max_threshold": "3"})
-    assert fired(rule, Run().save(0, {"a": [0.0, 4.0]}, reductions=["variance"])) == [0]
+def test_what_it_asks_to_be_saved_is_enough():
+    (need,) = TensorVariance({**ALL, "max_threshold": "3"}).needs()
+    run = Run().save(0, {"a": [0.0, 4.0]}, reductions=need.reductions)
+    assert fired(TensorVariance({**ALL, "max_threshold": "3.99"}), run) == [0]
+    assert fired(TensorVariance({**ALL, "max_threshold": "4.01"}), run) == []
+
+
+def test_a_rule_that_has_the_values_saved_changes_no_verdict(tmp_path):
+    """The bias of two elements has twice the variance if the hook's own division counted."""
+    choice = {"tensor_regex": NEED.regex}
+    other = UnchangedTensor(choice)
+    reduced = train_on(TensorVariance({**choice, "max_threshold": "1"}), tmp_path / "a", pixels())
+    whole = train_on(other, tmp_path / "b", pixels())
+    for step in whole.steps():
+        (numbers,), (values,) = reduced.at(step).needed(NEED), whole.at(step).needed(NEED)
+        assert (numbers.has_value, values.has_value) == (False, True)
+        variance = np.var(values.value(), dtype=np.float64)
+        assert numbers.reduction("variance") == pytest.approx(variance, rel=1e-5)
+        for limit, fires in ((variance * 0.99, [step]), (variance * 1.01, [])):
+            for run in (reduced, whole):
+                rule = TensorVariance({**choice, "max_threshold": repr(float(limit))})
+                assert fired(rule, run, start=step, end=step + 1) == fires
 
 
 @REPEATABLE
@@ -87,12 +109,17 @@ def test_the_saved_variance_is_enough():
     any_tensors("a", "b"),
     st.none() | st.floats(1, 1e3, width=32),
     st.floats(0, 1, width=32),
+    st.booleans(),
 )
-def test_it_fires_exactly_when_a_variance_is_out_of_bounds(tensors, most, least):
+def test_it_fires_exactly_when_a_variance_is_out_of_bounds(tensors, most, least, is_reduced):
     settings = {**ALL, "min_threshold": repr(least)}
     if most is not None:
         settings["max_threshold"] = repr(most)
     with np.errstate(all="ignore"):
-        variances = [array.astype(np.float64).var() for array in tensors.values() if array.size]
+        doubles = {name: array.astype(np.float64) for name, array in tensors.items()}
+        variances = [array.var() for array in doubles.values() if array.size]
     expected = any(v < least or (most is not None and v > most) for v in variances)
-    assert fired(TensorVariance(settings), Run().save(0, tensors)) == ([0] if expected else [])
+    rule = TensorVariance(settings)
+    reductions = rule.needs()[0].reductions if is_reduced else ()
+    run = Run().save(0, doubles, reductions=reductions)
+    assert fired(rule, run) == ([0] if expected else [])

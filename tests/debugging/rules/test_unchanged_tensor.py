@@ -13,7 +13,7 @@ from stoker.debugging.description import Description
 from stoker.debugging.rules.unchanged_tensor import UnchangedTensor
 from stoker.errors import RuleInvalid
 from tests.debugging.rules.memory import Run, fired, judge
-from tests.debugging.rules.training import train
+from tests.debugging.rules.training import ACCUMULATED, Accumulating, train
 from tests.debugging.rules.values import REPEATABLE, any_array
 
 ALL = {"collection_names": "all"}
@@ -25,9 +25,9 @@ def make_model() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 
 
-def train_it(rule, model, folder, **options):
+def train_it(rule, model, folder, *, steps=5, **options):
     inputs = torch.randn(16, 4)
-    return train(rule, model, inputs, torch.arange(16) % 2, folder=folder, steps=5, **options)
+    return train(rule, model, inputs, torch.arange(16) % 2, folder=folder, steps=steps, **options)
 
 
 def test_a_layer_that_the_optimizer_does_not_have_fires_at_its_third_saved_value(tmp_path):
@@ -93,6 +93,34 @@ def test_a_slow_drift_is_compared_with_the_newest_value():
     assert fired(UnchangedTensor({**ALL, "rtol": "2e-5"}), run) == [2]
 
 
+@pytest.mark.parametrize(("atol", "fires"), [("0.9e-3", []), ("2.1e-3", [2])])
+def test_a_small_change_is_none_within_the_absolute_tolerance(atol, fires):
+    run = Run()
+    for step in range(3):
+        run.save(step, {"a": [1e-3 * step]})  # too near zero for a relative one
+    assert fired(UnchangedTensor({**ALL, "atol": atol}), run) == fires
+
+
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_a_tolerance_below_zero_is_refused(name):
+    with pytest.raises(RuleInvalid, match=f"{name} .*smallest value is 0"):
+        UnchangedTensor({**ALL, name: "-1e-9"})
+    UnchangedTensor({**ALL, name: "0"})
+
+
+def test_with_accumulation_weights_are_saved_at_a_multiple_of_it(tmp_path):
+    for every, num_steps, fires in (
+        *((1, 3, True), (ACCUMULATED, 3, False)),
+        *((1, ACCUMULATED, True), (1, ACCUMULATED + 1, False)),
+    ):
+        rule = UnchangedTensor({**WEIGHTS, "num_steps": str(num_steps)})
+        model = make_model()
+        optimizer = Accumulating(model.parameters(), lr=0.1)
+        folder = tmp_path / f"{every}_{num_steps}"
+        run = train_it(rule, model, folder, optimizer=optimizer, every=every, steps=17)
+        assert bool(fired(rule, run)) is fires
+
+
 def test_nan_equals_nan_only_if_asked_to():
     run = Run()
     for step in range(3):
@@ -144,8 +172,15 @@ def test_a_frozen_bias_is_known_by_its_description():
     st.lists(any_array(st.sampled_from([0.0, 1.0, 1.00001, np.nan, np.inf]), (2,)), max_size=6),
     st.integers(2, 4),
     st.booleans(),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "rtol": st.sampled_from([0.0, 1e-6, 0.5, 2.0]),
+            "atol": st.sampled_from([0.0, 1e-6, 1.0, 3.0]),
+        },
+    ),
 )
-def test_it_fires_exactly_when_the_last_values_are_close(values, num_steps, equal_nan):
+def test_it_fires_exactly_when_the_last_values_are_close(values, num_steps, equal_nan, near):
     run = Run()
     for step, value in enumerate(values):
         run.save(step, {"a": value})
@@ -153,9 +188,10 @@ def test_it_fires_exactly_when_the_last_values_are_close(values, num_steps, equa
         step
         for step in range(num_steps - 1, len(values))
         if all(
-            np.allclose(values[step - back], values[step], equal_nan=equal_nan)
+            np.allclose(values[step - back], values[step], equal_nan=equal_nan, **near)
             for back in range(1, num_steps)
         )
     ]
     settings = {**ALL, "num_steps": str(num_steps), "equal_nan": str(equal_nan)}
+    settings |= {name: repr(tolerance) for name, tolerance in near.items()}
     assert fired(UnchangedTensor(settings), run) == expected

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from stoker.debugging.rules.weight_update_ratio import WeightUpdateRatio, update_ratio
-from stoker.errors import RuleInvalid
+from stoker.errors import RuleInvalid, TensorsUnreadable
 from tests.debugging.rules.memory import Run, fired, judge
-from tests.debugging.rules.training import train
+from tests.debugging.rules.training import ACCUMULATED, Accumulating, train
 from tests.debugging.rules.values import REPEATABLE, any_array
 
 NAME = "Net_fc.weight"
@@ -77,6 +77,35 @@ def test_an_evaluation_in_between_is_no_step_without_a_change(tmp_path):
     run = train_with(rule, tmp_path, lr=1e-3, evaluate_every=2)
     assert len(run.steps("EVAL")) == 6
     assert fired(rule, run) == []
+
+
+@pytest.mark.parametrize(
+    ("every", "window", "fires"),
+    [(1, {}, True), (ACCUMULATED, {}, False), (1, {"num_steps": str(ACCUMULATED)}, True)],
+)
+def test_with_accumulation_weights_are_saved_at_a_multiple_of_it(tmp_path, every, window, fires):
+    torch.manual_seed(0)
+    rule, model = WeightUpdateRatio(window), nn.Linear(4, 2)
+    options = {"optimizer": Accumulating(model.parameters(), lr=0.1), "steps": 17}
+    inputs, labels = torch.randn(16, 4), torch.arange(16) % 2
+    run = train(rule, model, inputs, labels, folder=tmp_path, every=every, **options)
+    assert bool(fired(rule, run)) is fires
+
+
+def test_a_window_goes_on_with_the_next_step_where_its_oldest_cannot_be_read():
+    run = run_of([[1.0]] * 4)
+    real = run.at
+
+    def at(step):
+        if step == 0:
+            raise TensorsUnreadable("damaged")
+        return real(step)
+
+    run.at = at
+    rule = WeightUpdateRatio({"num_steps": "3"})
+    found = {step: rule.check(step, real(step)) for step in range(4)}
+    assert found[1] is None  # there is nothing else to compare with
+    assert found[2].values["compared_with_step"] == found[3].values["compared_with_step"] == 1
 
 
 def test_the_step_before_is_the_saved_one_before():
@@ -160,15 +189,24 @@ def test_a_tensor_of_many_blocks_has_the_norm_of_the_whole():
 
 
 @REPEATABLE
-@given(st.lists(any_array(shapes=(3,)), max_size=4), st.none() | st.integers(1, 3))
-def test_it_fires_exactly_when_a_ratio_is_out_of_bounds(values, num_steps):
+@given(
+    st.lists(any_array(shapes=(3,)), max_size=4),
+    st.none() | st.integers(1, 3),
+    st.sampled_from([10.0, 0.5, 1e30]),
+    st.sampled_from([1e-8, 0.0, 0.4]),
+    st.sampled_from([1e-9, 0.0, 1e3]),
+)
+def test_it_fires_exactly_when_a_ratio_is_out_of_bounds(values, num_steps, large, small, epsilon):
     expected = []
     for step in range(1, len(values)):
         earlier = values[max(0, step - (num_steps or 1))].astype(np.float64)
         with np.errstate(all="ignore"):
             change = np.sqrt(np.square(values[step] - earlier).sum())
-            ratio = change / (np.sqrt(np.square(earlier).sum()) + 1e-9)
-        if ratio > 10 or ratio < 1e-8:
+            ratio = change / (np.sqrt(np.square(earlier).sum()) + epsilon)
+        if ratio > large or ratio < small:
             expected.append(step)
-    rule = WeightUpdateRatio({"num_steps": str(num_steps)} if num_steps else None)
+    settings = {"large_threshold": repr(large), "small_threshold": repr(small)}
+    settings |= {"epsilon": repr(epsilon)}
+    settings |= {"num_steps": str(num_steps)} if num_steps else {}
+    rule = WeightUpdateRatio(settings)
     assert fired(rule, run_of(values)) == expected

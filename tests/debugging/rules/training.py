@@ -20,6 +20,19 @@ from stoker.debugging.tensors.saved_tensors import SavedTensors
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
+ACCUMULATED = 4
+
+
+class Accumulating(torch.optim.SGD):
+    """Steps once in four calls, as a loop that accumulates gradients does."""
+
+    calls = 0
+
+    def step(self, closure=None):
+        self.calls += 1
+        return super().step(closure) if self.calls % ACCUMULATED == 0 else None
+
+
 def train(
     rule: Rule,
     model: nn.Module,

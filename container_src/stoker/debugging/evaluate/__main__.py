@@ -54,7 +54,11 @@ def evaluate(job: Job, code_dir: Path) -> None:
     wishes = Wishes()
     wishes.listen()
     be_modest()
-    limit = _check_seconds(job)
+    longest_seconds = _check_seconds(job)
+
+    def limit() -> float:
+        return wishes.answer_seconds(longest_seconds)
+
     specs = read_specs(join_rules(job.environ))
     rules = [WatchedRule(spec, code_dir=code_dir, longest_seconds=limit) for spec in specs]
     saved = SavedTensors(tensors_dir(job.paths, job.services.debug_hook))

@@ -43,15 +43,32 @@ def evaluate_saved(
     return rules
 
 
-def judge_step(rules: Sequence[WatchedRule], saved: SavedTensors, step: int) -> Iterator[Fired]:
+def judge_step(
+    rules: Sequence[WatchedRule],
+    saved: SavedTensors,
+    step: int,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Iterator[Fired]:
     """Asks all rules about one step; one that cannot be read is noted with each of them.
 
     Yields each finding before the next rule is asked, which may take its time.
+
+    Args:
+        rules: those that are over are passed over.
+        saved: the run.
+        step: one that was saved.
+        is_over: whether there is no time for further rules.
     """
     try:
         tensors = saved.at(step)
-    except (TensorMissing, TensorsUnreadable, OSError) as error:
+    except (TensorMissing, TensorsUnreadable, OSError, MemoryError) as error:
         for rule in rules:
             rule.note_unread(step, error)
         return
-    yield from (fired for rule in rules if (fired := rule.judge(tensors)) is not None)
+    for rule in rules:
+        if is_over():
+            return
+        fired = rule.judge(tensors)
+        if fired is not None:
+            yield fired

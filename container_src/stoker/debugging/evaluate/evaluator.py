@@ -28,6 +28,9 @@ MANY_STEPS = 20
 ACTION_SECONDS = 30.0
 """For messages that are still under way when everything is judged."""
 
+LAST_ACTION_SECONDS = 2.0
+"""The same when the time is over: beside the last answers of rules it fits into six seconds."""
+
 
 class Evaluator:
     """Judges one run to its end. One thread; memory for the few steps that are open at once."""
@@ -68,13 +71,21 @@ class Evaluator:
                 time.sleep(LOOK_SECONDS)
         self._conclude()
 
+    def _is_time_over(self) -> bool:
+        return self._wishes.is_over
+
     def _is_done(self) -> bool:
-        if self._wishes.is_over or all(rule.is_over for rule in self._rules):
+        if self._is_time_over() or all(rule.is_over for rule in self._rules):
             return True
         return self._saved.has_ended and not self._waiting
 
     def _look(self) -> None:
-        fresh = self._saved.refresh()
+        try:
+            fresh = self._saved.refresh()
+        except MemoryError:
+            # A rule that hoards is an Error as soon as it is asked again, and gives it back.
+            self._say_once("memory", "there was no memory to look for new steps")
+            return
         if fresh:
             self._last_news = time.monotonic()
         for step in fresh:
@@ -97,7 +108,7 @@ class Evaluator:
         step = self._waiting.popleft()
         self._judged = step
         self._steps += 1
-        for fired in judge_step(self._rules, self._saved, step):
+        for fired in judge_step(self._rules, self._saved, step, is_over=self._is_time_over):
             self._tell(fired)
             self._write()
         self._warn_of_errors()
@@ -109,6 +120,8 @@ class Evaluator:
             return
         seconds = time.monotonic() - self._last_news
         for rule in self._rules:
+            if self._is_time_over():
+                return
             fired = rule.judge_time(seconds, last_step=max(self._judged, 0))
             if fired is not None:
                 self._tell(fired)
@@ -132,25 +145,39 @@ class Evaluator:
 
     def _conclude(self) -> None:
         self._look()  # told to conclude in the middle of a step, it knows only the steps before
-        going = [rule for rule in self._rules if not rule.is_over]
-        is_cut_short = bool(self._waiting) or self._wishes.is_job_stopped
-        names = self._saved.names() if going and not is_cut_short else []
-        left = f"{len(self._waiting)} of {self._steps + len(self._waiting)} saved steps"
-        for rule in going:
-            if self._wishes.is_job_stopped:
-                rule.stop("the training job was stopped")
-            elif self._waiting:
-                rule.stop(f"{left} were not judged: the time was over")
-            elif trouble := rule.finish(names=names, steps=self._steps):
-                self._say(f"warning: {trouble}")
+        left = max(map(self._end_rule, self._rules), default=0)
         self._write()
-        if going and self._waiting:
-            self._say(f"warning: {left} were not judged by the rules: the time was over")
+        if left:
+            share = self._share(left)
+            self._say(f"warning: {share} were not judged by the rules: the time was over")
         if self._saved.damaged:
             file, why = next(iter(self._saved.damaged.items()))
             count = len(self._saved.damaged)
             self._say(f"warning: {count} index files cannot be read, such as {file}: {why}")
-        self._actions.close(limit_seconds=0.0 if self._wishes.is_over else ACTION_SECONDS)
+        limit_seconds = LAST_ACTION_SECONDS if self._wishes.is_over else ACTION_SECONDS
+        self._actions.close(limit_seconds=limit_seconds)
+
+    def _end_rule(self, rule: WatchedRule) -> int:
+        """Returns how many steps it was not asked about because the time was over."""
+        if rule.is_over:
+            return 0
+        left = len(self._waiting) + (rule.last_step < self._judged)
+        if self._wishes.is_job_stopped:
+            rule.stop("the training job was stopped")
+        elif left:
+            rule.stop(f"{self._share(left)} were not judged: the time was over")
+        elif trouble := rule.finish(names=self._names(), steps=self._steps):
+            self._say(f"warning: {trouble}")
+        return left
+
+    def _share(self, steps: int) -> str:
+        return f"{steps} of {self._steps + len(self._waiting)} saved steps"
+
+    def _names(self) -> list[str]:
+        try:
+            return self._saved.names()
+        except MemoryError:
+            return []
 
     def _warn_of_errors(self) -> None:
         """Somebody relies on each: that one is over must not wait for the end of the job."""

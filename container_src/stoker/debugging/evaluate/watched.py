@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,14 +43,15 @@ class WatchedRule:
         spec: RuleSpec,
         *,
         code_dir: Path | None = None,
-        longest_seconds: float | None = None,
+        longest_seconds: float | Callable[[], float] | None = None,
     ) -> None:
         """Never raises: a rule that cannot be made is an Error from the start.
 
         Args:
             spec: which rule.
             code_dir: where classes of the user's are.
-            longest_seconds: what each answer of it may take, in the main thread; None: no limit.
+            longest_seconds: what each answer of it may take, in the main thread, or what tells it
+                by the time; None: no limit.
         """
         self.spec = spec
         self.status = RuleStatus(
@@ -60,6 +61,8 @@ class WatchedRule:
         """How many steps it could not look at."""
         self.unread = ""
         """The first of them, and why."""
+        self.last_step = -1
+        """The newest step that it was asked about."""
         self._rule: Rule | None = None
         self._needs: Sequence[Need] = ()
         self._met: set[Need] = set()
@@ -84,6 +87,7 @@ class WatchedRule:
         """Asks about one step."""
         if self._rule is None or self.is_over:
             return None
+        self.last_step = tensors.step
         try:
             with time_limit(self._longest_seconds):
                 if not self._sees_any(tensors):
@@ -92,7 +96,7 @@ class WatchedRule:
         except TensorMissing as error:
             self._last_missing = str(error)
             return None
-        except (TensorsUnreadable, OSError) as error:  # damaged, or gone meanwhile
+        except TensorsUnreadable as error:  # damaged, or gone meanwhile
             self.note_unread(tensors.step, error)
             return None
         except RULE_FAULTS as error:  # the rule's own fault, and the others go on
@@ -104,8 +108,10 @@ class WatchedRule:
     def note_unread(self, step: int, error: Exception) -> None:
         """A step is there, but cannot be read."""
         if not self.is_over:
+            self.last_step = step
             self.unread_steps += 1
-            self.unread = self.unread or f"step {step} cannot be judged: {error}"
+            reason = str(error) or type(error).__name__
+            self.unread = self.unread or f"step {step} cannot be judged: {reason}"
 
     def judge_time(self, seconds_since_last_step: float, *, last_step: int) -> Fired | None:
         """Asks whether too much time has passed."""
@@ -201,6 +207,7 @@ class WatchedRule:
 
     def _end(self, status: Status, details: str) -> None:
         self.status = self.status.with_status(status, details)
+        self._rule = None  # what it remembers may be much, and the other rules go on
 
 
 def _checked(finding: object) -> Finding | None:

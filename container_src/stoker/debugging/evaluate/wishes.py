@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from types import FrameType
 
 from stoker.debugging.time_limit import shorten_limit
@@ -15,7 +16,10 @@ CONCLUDE = signal.SIGINT
 """The time is over: write down how things stand, and end."""
 
 LAST_ANSWER_SECONDS = 3.0
-"""For the rule that is being asked then. The launcher kills after six, and all rules with it."""
+"""For all that rules are still asked then. The launcher kills after six, and all rules with it."""
+
+_SHORTEST_ANSWER_SECONDS = 0.5
+"""For a rule whose turn comes when that is used up: it has done nothing wrong."""
 
 
 class Wishes:
@@ -23,7 +27,7 @@ class Wishes:
 
     def __init__(self) -> None:
         self.is_job_stopped = False
-        self._is_told_to_conclude = False
+        self._told_to_conclude_at: float | None = None
         self._parent = os.getppid()
 
     def listen(self) -> None:
@@ -33,11 +37,22 @@ class Wishes:
 
     @property
     def is_over(self) -> bool:
-        return self._is_told_to_conclude or os.getppid() != self._parent
+        return self._told_to_conclude_at is not None or os.getppid() != self._parent
+
+    def answer_seconds(self, longest_seconds: float) -> float:
+        """How long an answer may take by now, of one that may take so long otherwise."""
+        if self._told_to_conclude_at is None:
+            return longest_seconds
+        left = self._told_to_conclude_at + LAST_ANSWER_SECONDS - time.monotonic()
+        return min(longest_seconds, max(left, _SHORTEST_ANSWER_SECONDS))
+
+    def conclude(self) -> None:
+        """Notes that the time is over; what is being asked right now is cut short."""
+        self._told_to_conclude_at = time.monotonic()
+        shorten_limit(LAST_ANSWER_SECONDS)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         if number == JOB_STOPPED:
             self.is_job_stopped = True
         else:
-            self._is_told_to_conclude = True
-            shorten_limit(LAST_ANSWER_SECONDS)
+            self.conclude()

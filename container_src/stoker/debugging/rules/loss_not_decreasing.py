@@ -16,7 +16,7 @@ from stoker.debugging.rules.tensor_choice import (
     union,
 )
 from stoker.debugging.step_tensors import Mode, StepTensors
-from stoker.errors import RuleInvalid
+from stoker.errors import RuleInvalid, TensorMissing, TensorsUnreadable
 
 
 class LossNotDecreasing(Rule):
@@ -112,7 +112,10 @@ class LossNotDecreasing(Rule):
         if tensors.mode == "EVAL" and self.mode != "GLOBAL":
             far = far[: _before_this_evaluation(tensors, far)]
         for step in reversed(far):
-            loss = self._loss(tensors.at(step))
+            try:
+                loss = self._loss(tensors.at(step))
+            except (TensorMissing, TensorsUnreadable):
+                continue  # one that is older can still be compared with
             if loss is not None:
                 return step, loss
         return None
@@ -168,7 +171,12 @@ def _before_this_evaluation(tensors: StepTensors, steps: Sequence[int]) -> int:
     Within one, the number of steps of other modes stays the same.
     """
 
-    def others(step: int) -> int:
-        return step - tensors.at(step).mode_step
+    now = tensors.step - tensors.mode_step
 
-    return bisect_left(steps, tensors.step - tensors.mode_step, key=others)
+    def others(step: int) -> int:
+        try:
+            return step - tensors.at(step).mode_step
+        except (TensorMissing, TensorsUnreadable):
+            return now  # it may be of this one: those before it surely are not
+
+    return bisect_left(steps, now, key=others)

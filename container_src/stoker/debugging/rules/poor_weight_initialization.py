@@ -13,6 +13,7 @@ from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.losses import mean_loss
 from stoker.debugging.rules.tensor_choice import REGEX_HELP, role_needs, union
 from stoker.debugging.rules.trainable import USELESS_BIAS, is_of_bias, is_training, least
+from stoker.debugging.spread import VARIANCE
 from stoker.debugging.step_tensors import SavedTensor, StepTensors
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _ACTIVATIONS = Need(
         *("GELU", "SiLU", "Mish", "Hardswish", "Softplus"),
     ),
     side="input",
-    reductions=("variance",),
+    reductions=VARIANCE,
     fallback_regex=_DEFAULT_REGEX,
 )
 _GRADIENTS = Need(collection="gradients")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,7 +28,9 @@ from smdebug.trials import create_trial
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Parameter, Rule
 from stoker.debugging.step_tensors import StepTensors
-from stoker.errors import RuleInvalid
+from stoker.debugging.tensors.event_files import FIX
+from stoker.debugging.tensors.layout import NOT_WHOLE
+from stoker.errors import RuleInvalid, TensorsUnreadable
 
 # `invoke_rule` goes on after these, too, except that it ends at NoMoreData. StepNotYetAvailable
 # comes from other runs that are still behind this one.
@@ -83,6 +86,7 @@ class SmdebugRule(Rule):
         """Invokes it at the step.
 
         Raises:
+            TensorsUnreadable: smdebug cannot read a file of it.
             Exception: whatever the rule itself raises, except that a tensor is not there.
         """
         if self._has_ended:
@@ -98,6 +102,10 @@ class SmdebugRule(Rule):
             self._missing = str(error)
         except NoMoreProfilerData:
             self._has_ended = True
+        except OSError as error:
+            if not _is_by_smdebug(error):
+                raise  # of the rule's own making
+            raise TensorsUnreadable(f"smdebug cannot read the step: {error}", fix=FIX) from error
         except RuleEvaluationConditionMet as met:
             self._has_ended = met.end_of_rule
             return Finding(message=str(met))
@@ -148,8 +156,17 @@ def _is_readable(folder: str) -> bool:
     files = sorted(Path(folder).glob("collections/*/*_collections.json"))
     if not files:
         return False
-    workers = json.loads(files[0].read_text())["_meta"]["num_workers"]
-    return len(files) >= int(workers)
+    try:
+        workers = int(json.loads(files[0].read_bytes())["_meta"]["num_workers"])
+    except (OSError, *NOT_WHOLE):
+        return False  # half copied: it will be replaced by the whole
+    return len(files) >= workers
+
+
+def _is_by_smdebug(error: OSError) -> bool:
+    """Whether smdebug's own code was reading, not the rule's."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return str(frames[-1].f_globals.get("__name__", "")).startswith("smdebug.")
 
 
 def _accept_both_constructors() -> None:

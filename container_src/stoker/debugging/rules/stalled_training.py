@@ -15,9 +15,9 @@ SIGN_INTERVAL = 20
 class StalledTrainingRule(Rule):
     """No step came for a long time: training hangs, or waits for data or for another rank.
 
-    Fires when nothing was saved for `threshold` seconds, and again only after a step came in
-    between. A step counts when something of it is saved, and for this rule every 20th is: choose
-    a threshold well above the time that 20 steps take, and the start of the job.
+    Fires when nothing was saved for `threshold` seconds. A step counts when something of it is
+    saved, and for this rule every 20th is: choose a threshold well above the time that 20 steps
+    take, and the start of the job.
 
     It happens when a rank has died or taken another way and the others wait for it, when a data
     loader hangs, and when storage is slow.
@@ -36,7 +36,6 @@ class StalledTrainingRule(Rule):
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(settings)
         self._last_step: int | None = None
-        self._fired = False
 
     def needs(self) -> Sequence[Need]:
         # A cheap sign of life, whatever else is saved: every 500th step, as is usual, may well lie
@@ -51,13 +50,12 @@ class StalledTrainingRule(Rule):
         return 0
 
     def check(self, step: int, tensors: StepTensors) -> Finding | None:
-        self._last_step, self._fired = step, False
+        self._last_step = step
         return None
 
     def check_time(self, seconds_since_last_step: float) -> Finding | None:
-        if self._fired or seconds_since_last_step < self.threshold:
+        if seconds_since_last_step < self.threshold:
             return None
-        self._fired = True
         last = "before the first" if self._last_step is None else f"after step {self._last_step}"
         return Finding(
             message=f"no step was saved for {seconds_since_last_step:.0f} s {last} "

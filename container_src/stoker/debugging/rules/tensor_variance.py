@@ -13,6 +13,7 @@ from stoker.debugging.rules.tensor_choice import (
     require_choice,
     union,
 )
+from stoker.debugging.spread import VARIANCE
 from stoker.debugging.step_tensors import StepTensors
 from stoker.errors import RuleInvalid
 
@@ -21,7 +22,7 @@ class TensorVariance(Rule):
     """The values of a tensor spread too far or too little.
 
     Fires when the variance of any chosen tensor is above `max_threshold` or below `min_threshold`,
-    whichever is set.
+    whichever is set. It is the variance of all its elements, numpy.var.
 
     Weights or activations of a very large variance saturate what follows them and lead to
     exploding gradients; those of almost none carry no information, and units that are all alike
@@ -53,7 +54,7 @@ class TensorVariance(Rule):
             )
 
     def needs(self) -> Sequence[Need]:
-        return chosen_needs(self.collection_names, self.tensor_regex, reductions=("variance",))
+        return chosen_needs(self.collection_names, self.tensor_regex, reductions=VARIANCE)
 
     def check(self, step: int, tensors: StepTensors) -> Finding | None:
         for tensor in union(tensors, self.needs()):

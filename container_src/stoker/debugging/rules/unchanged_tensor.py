@@ -19,6 +19,7 @@ from stoker.debugging.rules.tensor_choice import (
 )
 from stoker.debugging.rules.trainable import is_training, leave_out_frozen
 from stoker.debugging.step_tensors import SavedTensor, StepTensors
+from stoker.errors import TensorMissing, TensorsUnreadable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +38,9 @@ class UnchangedTensor(Rule):
     the same by numpy.allclose(earlier, newest). They need not be of consecutive steps. Frozen
     parameters are left out, weights and biases are not looked at while the model evaluates, and
     a tensor without elements does not count.
+
+    With gradient accumulation weights change only once in several steps: save at a multiple of
+    that number, or set `num_steps` above it.
 
     It happens when a parameter was not handed to the optimizer, when the learning rate is zero,
     when gradients vanished, or when every batch is the same one.
@@ -98,12 +102,20 @@ class UnchangedTensor(Rule):
         if len(steps) < self.num_steps - 1:
             return False
         newest = tensor.value()
-        return newest.size > 0 and all(
-            self._is_close(earlier.value(step, _key(tensor)), newest) for step in reversed(steps)
-        )
+        if not newest.size:
+            return False
+        for step in reversed(steps):
+            then = earlier.value(step, _key(tensor))
+            if then is None:
+                # Left in place, it would stand there at every step to come.
+                self._steps[_key(tensor)].remove(step)
+                return False
+            if not self._is_close(then, newest):
+                return False
+        return True
 
-    def _is_close(self, earlier: NDArray[Any] | None, newest: NDArray[Any]) -> bool:
-        if earlier is None or earlier.shape != newest.shape:
+    def _is_close(self, earlier: NDArray[Any], newest: NDArray[Any]) -> bool:
+        if earlier.shape != newest.shape:
             return False
         old, new = earlier.reshape(-1), newest.reshape(-1)
         with np.errstate(all="ignore"):
@@ -128,12 +140,19 @@ class _Earlier:
         self._by_step: dict[int, dict[_Key, SavedTensor]] = {}
 
     def value(self, step: int, key: _Key) -> NDArray[Any] | None:
-        """None where it was not saved after all."""
+        """None where it cannot be read any more."""
+        try:
+            tensor = self._at(step).get(key)
+            return None if tensor is None else tensor.value()
+        except (TensorMissing, TensorsUnreadable):
+            return None
+
+    def _at(self, step: int) -> Mapping[_Key, SavedTensor]:
         if step not in self._by_step:
+            self._by_step[step] = {}  # asked once, even if it cannot be read
             found = union(self._tensors.at(step), self._needs)
             self._by_step[step] = {_key(tensor): tensor for tensor in found}
-        tensor = self._by_step[step].get(key)
-        return None if tensor is None else tensor.value()
+        return self._by_step[step]
 
 
 def _key(tensor: SavedTensor) -> _Key:

@@ -11,11 +11,13 @@ from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.trainable import is_training, leave_out_frozen
 from stoker.debugging.step_tensors import SavedTensor, StepTensors
-from stoker.errors import RuleInvalid
+from stoker.errors import RuleInvalid, TensorMissing, TensorsUnreadable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_Key = tuple[str, str]
+"""Name and worker."""
 _NEED = Need(collection="weights")
 _BLOCK = 1 << 16
 """Elements at a time: small enough to stay in the processor's cache."""
@@ -29,7 +31,7 @@ class WeightUpdateRatio(Rule):
     count; frozen parameters are left out, for they never change.
 
     With gradient accumulation weights change only once in several steps: save at a multiple of
-    that number, or compare over more of them by `num_steps`.
+    that number. A longer `num_steps` does not help: at first there is no older step to compare.
 
     What usually helps: a learning rate of another order of magnitude (a ratio near 1e-3 a step is
     common), warm-up, gradient clipping.
@@ -73,34 +75,39 @@ class WeightUpdateRatio(Rule):
         weights, note = leave_out_frozen(tensors.needed(_NEED))
         if not weights:
             return None
-        before = self._step_to_compare(step)
-        if before is None:
-            return None
-        self._has_compared = True
-        ratios = self._ratios(weights, tensors.at(before))
-        return self._judge(ratios, step, before, note)
+        # Before it is remembered: nothing can be compared with a step that cannot be read.
+        values = {_key(tensor): tensor.value() for tensor in weights}
+        for before in self._steps_to_compare(step):
+            try:
+                ratios = self._ratios(values, tensors.at(before))
+            except (TensorMissing, TensorsUnreadable):
+                self._steps.remove(before)
+                continue
+            self._has_compared = True
+            return self._judge(ratios, step, before, note)
+        return None
 
-    def _step_to_compare(self, step: int) -> int | None:
-        """The earlier step that counts, if there is one; remembers this step for later ones."""
+    def _steps_to_compare(self, step: int) -> list[int]:
+        """The earlier steps that count, the best first; remembers this step for later ones."""
         if self.num_steps is None:
             earlier = self._steps[-1:]
         else:
             earlier = [s for s in self._steps if s >= step - self.num_steps]
         self._steps = [*earlier, step]
-        return earlier[0] if earlier else None
+        return earlier
 
     def _ratios(
-        self, weights: Sequence[SavedTensor], earlier: StepTensors
+        self, values: Mapping[_Key, NDArray[Any]], earlier: StepTensors
     ) -> list[tuple[float, str]]:
-        old = {(tensor.name, tensor.worker): tensor for tensor in earlier.needed(_NEED)}
+        old = {_key(tensor): tensor for tensor in earlier.needed(_NEED)}
         ratios = []
-        for tensor in weights:
-            then = old.get((tensor.name, tensor.worker))
+        for key, now in values.items():
+            then = old.get(key)
             if then is None:
                 continue
-            now, before = tensor.value(), then.value()
+            before = then.value()
             if now.shape == before.shape and now.size:
-                ratios.append((update_ratio(now, before, self.epsilon), tensor.name))
+                ratios.append((update_ratio(now, before, self.epsilon), key[0]))
         return ratios
 
     def _judge(
@@ -145,6 +152,10 @@ def update_ratio(now: NDArray[Any], before: NDArray[Any], epsilon: float) -> flo
             change += float(np.dot(difference, difference))
             size += float(np.dot(block, block))
         return float(np.sqrt(change) / (np.sqrt(size) + np.float64(epsilon)))
+
+
+def _key(tensor: SavedTensor) -> _Key:
+    return tensor.name, tensor.worker
 
 
 def _real(array: NDArray[Any]) -> NDArray[Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from stoker.debugging.description import Description, describe_by_name
 from stoker.debugging.need import Need
@@ -63,6 +64,15 @@ class Chooser:
         if collection is None:
             return set()
         listed = set(collection.tensor_names).intersection(names)
-        patterns = [re.compile(pattern) for pattern in collection.include_regex]
+        patterns = _compile(collection.include_regex)
         guessed = (n for n in names if n not in self.described)
         return listed.union(n for n in guessed if any(p.search(n) for p in patterns))
+
+
+def _compile(patterns: Iterable[str]) -> list[re.Pattern[str]]:
+    """Those that are expressions: one of a damaged file matches nothing, and harms nobody."""
+    compiled = []
+    for pattern in patterns:
+        with suppress(re.error, OverflowError, RecursionError):
+            compiled.append(re.compile(pattern))
+    return compiled

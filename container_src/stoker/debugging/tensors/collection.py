@@ -98,8 +98,8 @@ def _from_json(name: str, content: Mapping[str, Any]) -> Collection:
     schedules = content.get("save_config") or {}
     return Collection(
         name=name,
-        tensor_names=tuple(content.get("tensor_names") or ()),
-        include_regex=tuple(content.get("include_regex") or ()),
+        tensor_names=tuple(map(str, content.get("tensor_names") or ())),
+        include_regex=tuple(map(str, content.get("include_regex") or ())),
         reductions=tuple(filter(None, config.get("reductions", "").split(","))),
         save_raw_tensor=bool(config.get("save_raw_tensor", not config.get("reductions"))),
         save_shape=bool(config.get("save_shape", False)),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from stoker.debugging.description import Description
-from stoker.debugging.tensors.layout import descriptions_file
+from stoker.debugging.tensors.layout import NOT_WHOLE, descriptions_file
 from stoker.debugging.tensors.step_file import write_whole
 
 _VERSION = 1
@@ -29,11 +30,7 @@ def parse_descriptions(content: str) -> list[Description]:
     Raises:
         ValueError, KeyError, TypeError, AttributeError: it is no such file.
     """
-    known = Description._fields
-    return [
-        Description(**{name: value for name, value in tensor.items() if name in known})
-        for tensor in json.loads(content)["tensors"]
-    ]
+    return [_from_json(tensor) for tensor in json.loads(content)["tensors"]]
 
 
 def read_descriptions(folder: str, worker: str) -> list[Description]:
@@ -41,5 +38,13 @@ def read_descriptions(folder: str, worker: str) -> list[Description]:
     try:
         with open(f"{folder}/{descriptions_file(worker)}", encoding="utf-8") as file:
             return parse_descriptions(file.read())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, *NOT_WHOLE):
         return []
+
+
+def _from_json(tensor: Mapping[str, Any]) -> Description:
+    known = {name: value for name, value in tensor.items() if name in Description._fields}
+    for name, value in known.items():
+        if not isinstance(value, type(getattr(Description, name, ""))):
+            raise TypeError(f"{name} of a tensor is {value!r:.80}")
+    return Description(**known)

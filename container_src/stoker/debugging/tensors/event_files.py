@@ -72,10 +72,9 @@ class EventFile:
     def _map(self) -> memoryview:
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise TensorsUnreadable(
-                f"{self.path} cannot be read: {error.strerror}", fix=FIX
-            ) from None
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise TensorsUnreadable(f"{self.path} cannot be read: {reason}", fix=FIX) from None
         try:
             content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
         except ValueError:

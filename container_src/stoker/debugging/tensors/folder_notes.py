@@ -12,6 +12,7 @@ from stoker.debugging.tensors.descriptions import parse_descriptions
 from stoker.debugging.tensors.layout import (
     COLLECTIONS,
     DESCRIPTIONS,
+    NOT_WHOLE,
     parse_collections_name,
     parse_descriptions_name,
 )
@@ -91,11 +92,11 @@ class _Notes(Generic[Note]):
         version = (status.st_ino, status.st_mtime_ns, status.st_size)
         if self._versions.get(entry.path) == version:
             return False
-        with open(entry.path, encoding="utf-8") as file:
+        with open(entry.path, "rb") as file:
             content = file.read()
         self._versions[entry.path] = version
         try:
-            self.by_worker[worker] = self._parse(content)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self.by_worker[worker] = self._parse(content.decode())
+        except NOT_WHOLE:
             return False  # half copied: it will be replaced by the whole; the names still tell
         return True

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from stoker.contract.record import Record
 from stoker.debugging.step_tensors import MODES, Mode
 from stoker.debugging.tensors.event_files import FIX, Location
+from stoker.debugging.tensors.layout import NOT_WHOLE
 from stoker.debugging.tensors.names import parse_reduction_name
 from stoker.errors import TensorsUnreadable
 
@@ -16,7 +17,7 @@ _META = re.compile(rb'\{"meta": \{"mode": "(\w+)", "mode_step": (\d+)[,}]')
 _META_BYTES = 128
 
 
-class Meta(Record):
+class Meta(NamedTuple):
     """When a step was, in the count of its mode."""
 
     mode: Mode
@@ -72,7 +73,7 @@ def read_index(path: str) -> Index:
             return _parse(path, json.loads(file.read()))
     except OSError as error:
         raise TensorsUnreadable(f"{path} cannot be read: {error.strerror}", fix=FIX) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except NOT_WHOLE as error:
         raise TensorsUnreadable(
             f"{path} is no index of saved tensors: {type(error).__name__}: {error}", fix=FIX
         ) from None
@@ -87,7 +88,7 @@ def _parse(path: str, content: dict[str, Any]) -> Index:
     for payload in content.get("tensor_payload") or ():
         _add_location(entries, payload)
     for payload in content.get("shape_payload") or ():
-        entry = entries.setdefault(payload["tensorname"], Entry())
+        entry = entries.setdefault(str(payload["tensorname"]), Entry())
         entry.shape = tuple(int(size) for size in payload["shape"])
     return Index(
         path=path,

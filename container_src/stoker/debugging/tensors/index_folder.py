@@ -41,7 +41,11 @@ class IndexFolder:
     def find_new(self) -> list[Found]:
         """In the order of their steps."""
         found = [f for folder in self._changed() for f in self._list(folder)]
-        return sorted(found, key=lambda f: (f.step, f.worker))
+        found.sort(key=lambda f: (f.step, f.worker))
+        for new in found:  # only now: what ends this early, such as too little memory, loses none
+            folder, _, name = new.path.rpartition("/")
+            self._seen[folder].add(name)
+        return found
 
     def _changed(self) -> Iterator[str]:
         now = time.monotonic()
@@ -69,7 +73,6 @@ class IndexFolder:
             if found is None:
                 self._changes.pop(folder, None)  # it may become readable without a new name
             else:
-                seen.add(name)
                 yield found
 
     def _read(self, step: int, worker: str, path: str) -> Found | None:

@@ -18,6 +18,9 @@ DESCRIPTIONS = "stoker"
 EVENTS = "events"
 INDEX = "index"
 
+NOT_WHOLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What comes of taking apart a JSON file that is cut off, overwritten or somebody else's."""
+
 _STEPS_PER_INDEX_FOLDER = 1000
 _INDEX_FILE = re.compile(r"(\d+)_(.+)\.json")
 _COLLECTIONS_FILE = re.compile(r"(.+)_collections\.json")

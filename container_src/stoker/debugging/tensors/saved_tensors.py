@@ -17,6 +17,7 @@ from stoker.debugging.tensors.event_files import EventFile
 from stoker.debugging.tensors.folder_notes import FolderNotes
 from stoker.debugging.tensors.index import Index, read_index
 from stoker.debugging.tensors.index_folder import IndexFolder
+from stoker.debugging.tensors.layout import parse_index_name
 from stoker.debugging.tensors.step import Step
 from stoker.errors import TensorMissing, TensorsUnreadable
 
@@ -45,8 +46,9 @@ class SavedTensors:
         self.chooser = Chooser()
         self._index = IndexFolder(self.folder)
         self._completeness = Completeness()
-        self._files: dict[int, dict[str, str]] = {}
-        """Step → worker → index file."""
+        self._files: dict[int, tuple[str, ...]] = {}
+        """Step → the index files of its workers. A run may have a million steps: no more of each
+        than this."""
         self._workers: set[str] = set()
         self._steps: OrderedDict[int, Step] = OrderedDict()
         self._notes = FolderNotes(self.folder)
@@ -65,7 +67,7 @@ class SavedTensors:
         # Asked first: what is listed after the end is all there is.
         has_ended = os.path.exists(f"{self.folder}/{END_MARKER}")
         for step, worker, path, meta in self._index.find_new():
-            self._files.setdefault(step, {})[worker] = path
+            self._files[step] = (*self._files.get(step, ()), path)
             self._completeness.add(step, worker, meta)
             self._workers.add(worker)
             self._unnamed[path] = None
@@ -126,7 +128,7 @@ class SavedTensors:
                 f"no tensors were saved at step {step} in {self.folder}",
                 fix=f"steps that were saved: {_shorten(self.steps())}",
             )
-        files = self._files[step]
+        files = {_worker_of(path): path for path in self._files[step]}
         indexes = {worker: self._read(files[worker]) for worker in sorted(files, key=_natural)}
         return Step(self, step, meta, indexes)
 
@@ -135,6 +137,11 @@ class SavedTensors:
         self._names.update(index.entries)
         self._unnamed.pop(path, None)
         return index
+
+
+def _worker_of(path: str) -> str:
+    parsed = parse_index_name(os.path.basename(path))
+    return parsed[1] if parsed else ""
 
 
 def _natural(worker: str) -> tuple[str, int]:

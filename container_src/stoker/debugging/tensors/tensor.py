@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stoker.debugging.description import Description
 from stoker.debugging.reductions import make_reduction
+from stoker.debugging.spread import is_spread, of_population
 from stoker.debugging.tensors.event_files import EventFile
 from stoker.debugging.tensors.index import Entry
 from stoker.errors import TensorMissing
@@ -94,18 +95,29 @@ class Tensor:
     def reduction(self, name: str) -> float:
         """`abs_mean`, `max`, …: as it was saved, or computed from the value (in float64).
 
+        `std` and `variance` are those of all elements either way, if it is known how many there
+        are (see `stoker.debugging.spread`).
+
         Raises:
             TensorMissing: it was not saved, and neither was the value.
             TensorsUnreadable: the file is damaged.
         """
         if name not in self._numbers:
-            saved = self._entry.reductions.get(name)
-            if saved is not None:
-                number = float(self._file.array(*saved).reshape(-1)[0])
-            else:
+            if name not in self._entry.reductions:
                 number = make_reduction(self.value(), name)
+            elif is_spread(name):
+                number = self._spread(name)
+            else:
+                number = self._saved_number(name)
             self._numbers[name] = number
         return self._numbers[name]
+
+    def _spread(self, name: str) -> float:
+        related = {name, "mean", "abs_mean", "l2_norm"}.intersection(self._entry.reductions)
+        return of_population(name, {n: self._saved_number(n) for n in related}, self.shape)
+
+    def _saved_number(self, name: str) -> float:
+        return float(self._file.array(*self._entry.reductions[name]).reshape(-1)[0])
 
     @property
     def _is_empty(self) -> bool:

@@ -15,6 +15,7 @@ from stoker.host.rules.catalogue import (
     render_listing,
     render_page,
 )
+from stoker.host.tensors.extra import tensors_extra
 
 _EXIT_CODES = {"NoIssuesFound": 0, "IssuesFound": 1}
 
@@ -46,14 +47,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run_ls(args: argparse.Namespace) -> int:
     """List all rules."""
-    listing = make_listing()
+    with tensors_extra():
+        listing = make_listing()
     print(json.dumps(listing, indent=2) if args.json else render_listing(listing))
     return 0
 
 
 def run_explain(args: argparse.Namespace) -> int:
     """Explain one rule."""
-    page = make_page(args.rule)
+    with tensors_extra():
+        page = make_page(args.rule)
     print(json.dumps(page, indent=2) if args.json else render_page(page))
     return 0
 
@@ -61,7 +64,8 @@ def run_explain(args: argparse.Namespace) -> int:
 def run_run(args: argparse.Namespace) -> int:
     """Judge a saved run."""
     # Here, not above: NumPy would slow the start of every other command.
-    from stoker.host.rules import judging
+    with tensors_extra():
+        from stoker.host.rules import judging
 
     settings = judging.parse_settings(args.param)
     # What a user's own rule prints, or smdebug, is no part of the answer.

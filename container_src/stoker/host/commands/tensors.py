@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stoker.debugging.step_tensors import MODES
-from stoker.host.failures import UsageRefused
+from stoker.host.tensors.extra import tensors_extra
 
 _MODES = [mode.lower() for mode in MODES]
 
@@ -54,14 +54,8 @@ def _add_verb(
 def _runner(verb: str) -> Callable[[argparse.Namespace], int]:
     def run(args: argparse.Namespace) -> int:
         # Here, not above: NumPy is an extra, and would slow the start of every other command.
-        try:
+        with tensors_extra():
             from stoker.host.tensors.verbs import VERBS
-        except ModuleNotFoundError as error:
-            if error.name not in {"numpy", "crc32c"}:
-                raise
-            raise UsageRefused(
-                f"{error.name} is not installed", fix="pip install 'stoker[tensors]'"
-            ) from error
         VERBS[verb](args)
         return 0
 
