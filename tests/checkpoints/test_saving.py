@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import random
 import subprocess
@@ -302,3 +304,20 @@ def test_a_second_loop_over_batches_is_a_mistake_that_is_named(job):
 def test_a_thing_without_state_is_refused(job):
     with pytest.raises(CheckpointFailed, match="model is a int"):
         stoker.checkpoints(job, model=3)
+
+
+def test_a_file_system_that_refuses_direct_writes_only_when_they_come(job, monkeypatch):
+    """As some network file systems do; there is none here, so the kernel's answer is played."""
+    write, refused = os.pwrite, []
+
+    def pwrite(handle, content, start):
+        if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_DIRECT:
+            refused.append(start)
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return write(handle, content, start)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with stoker.checkpoints(job, state={"x": torch.ones(5000)}) as ckpt:
+        ckpt.advance()
+    assert refused == [0]
+    assert Store(job.checkpoint_dir).newest().step == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 BLOCK_BYTES = 4096
+# How tmpfs, FUSE and some network file systems say that they know no direct I/O.
+_NOT_DIRECT = (errno.EINVAL, errno.EOPNOTSUPP)
 
 
 class PieceWriter:
@@ -73,8 +77,20 @@ class PieceWriter:
         checksum = self._checksum(self._buffer[start:end])
         stop = _whole_blocks(end) if self._is_direct else end
         while start < stop:
-            start += os.pwrite(self._handle, self._buffer[start:stop], start)
+            start += self._put(start, stop)
         return hexadecimal(checksum)
+
+    def _put(self, start: int, stop: int) -> int:
+        """Writes, and returns how much; some file systems refuse only now what they opened."""
+        try:
+            return os.pwrite(self._handle, self._buffer[start:stop], start)
+        except OSError as error:
+            if not self._is_direct or error.errno not in _NOT_DIRECT:
+                raise
+        flags = fcntl.fcntl(self._handle, fcntl.F_GETFL)
+        fcntl.fcntl(self._handle, fcntl.F_SETFL, flags & ~os.O_DIRECT)
+        self._is_direct = False
+        return os.pwrite(self._handle, self._buffer[start:stop], start)
 
 
 def _whole_blocks(size_bytes: int) -> int:
@@ -86,6 +102,6 @@ def _open_direct(path: str) -> tuple[int, bool]:
     try:
         return os.open(path, flags | os.O_DIRECT, 0o644), True
     except OSError as error:
-        if error.errno != 22:  # EINVAL: tmpfs and some network file systems know no direct I/O
+        if error.errno not in _NOT_DIRECT:
             raise
         return os.open(path, flags, 0o644), False
