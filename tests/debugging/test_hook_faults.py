@@ -109,6 +109,27 @@ def test_a_regex_that_matches_nothing_is_told(tmp_path, capsys):
     assert error.count("[stoker] warning") == 2
 
 
+def test_collections_that_the_sdk_adds_for_xgboost_cost_nothing_but_a_line(tmp_path, capsys):
+    """create_xgboost_report() and feature_importance_overweight() add these to any estimator's."""
+    names = ("metrics", "hyperparameters", "predictions", "labels", "feature_importance")
+    added = [
+        {"CollectionName": name, "CollectionParameters": {"save_interval": "500"}}
+        for name in (*names, "gradient")
+    ]
+    asked = {"CollectionName": "losses", "CollectionParameters": {"save_interval": "1"}}
+    with attach(read_hook_config({"CollectionConfigurations": [asked, *added]}), tmp_path):
+        fit(Net(), plain_loss)
+    saved = SavedTensors(tmp_path)
+    assert list(saved.steps()) == [0, 1, 2]
+    assert saved.collections.keys() >= {"losses", *names}
+    error = capsys.readouterr().err
+    for name in names:
+        assert f"collection {name} stays empty: it is for XGBoost" in error
+    assert "collection gradient stays empty" in error
+    assert "did you mean gradients?" in error
+    assert error.count("[stoker] warning") == len(added)
+
+
 def test_a_loss_made_by_hand_is_told(tmp_path, capsys):
     with attach(default_config(every=1), tmp_path):
         fit(Net(), lambda model, images, _: model(images).pow(2).mean())

@@ -69,7 +69,7 @@ class Table:
 
     def __init__(self, wanted: Sequence[Wanted]) -> None:
         self._wanted = wanted
-        self._forms: dict[tuple[bool, ...], Forms] = {}
+        self._forms: dict[tuple[bool, ...], Forms | None] = {}
         self._names: dict[int, list[str]] = {number: [] for number in range(len(wanted))}
 
     def due(self, mode: Mode, mode_step: int) -> Forms | None:
@@ -77,11 +77,11 @@ class Table:
         key = tuple([wanted.is_due(mode, mode_step) for wanted in self._wanted])
         if True not in key:
             return None
-        forms = self._forms.get(key)
-        if forms is None:
+        if key not in self._forms:
             due = [wanted for wanted, is_due in zip(self._wanted, key, strict=True) if is_due]
-            self._forms[key] = forms = Forms(due)
-        return forms
+            has_any = any(wanted.names_tensors for wanted in due)
+            self._forms[key] = Forms(due) if has_any else None
+        return self._forms[key]
 
     def enlist(self, tensor: Description) -> None:
         """A tensor of this name was saved."""
@@ -98,6 +98,11 @@ class Table:
             made[wanted.collection] = _union(known, found) if known else found
         return list(made.values())
 
+    def nameless(self) -> list[str]:
+        """Collections of which nothing says which tensors are theirs."""
+        named = {wanted.collection for wanted in self._wanted if wanted.names_tensors}
+        return list(dict.fromkeys(w.collection for w in self._wanted if w.collection not in named))
+
     def unmet(self) -> list[Wanted]:
         """What was due and matched no tensor."""
         was_due = [any(column) for column in zip(*self._forms, strict=True)]
@@ -106,6 +111,7 @@ class Table:
             for number, wanted in enumerate(self._wanted)
             if was_due
             and was_due[number]
+            and wanted.names_tensors
             and not self._names[number]
             and not (wanted.need is not None and wanted.need.is_optional)
         ]

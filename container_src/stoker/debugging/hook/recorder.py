@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -16,7 +17,13 @@ from stoker.debugging.hook.resume import (
     read_counts,
     read_saved_counts,
 )
-from stoker.debugging.hook.wanted import LOSSES, Wanted, with_needs
+from stoker.debugging.hook.wanted import (
+    KNOWN_COLLECTIONS,
+    LOSSES,
+    OF_XGBOOST,
+    Wanted,
+    with_needs,
+)
 from stoker.debugging.need import Need
 from stoker.debugging.step_tensors import Mode
 from stoker.debugging.tensors.background import BackgroundWriter
@@ -65,6 +72,8 @@ class Recorder:
         self._sink = sink
         self._warn = warn
         self._said: set[str] = set()
+        for text in (*config.warnings, *map(_words_for_nameless, self._table.nameless())):
+            warn(text)
         self._dropped = 0
         self._descriptions: dict[str, Description] = {}
         self._writer = BackgroundWriter(folder, worker, limit_bytes=_NO_BOUND_BYTES, report=warn)
@@ -210,3 +219,11 @@ def _words_for_unmet(wanted: Wanted) -> str:
         f"collection {wanted.collection} is empty: no tensor {what}; "
         "save_all=true (or STOKER_DEBUG=collections=all) for one step shows all names"
     )
+
+
+def _words_for_nameless(collection: str) -> str:
+    if collection in OF_XGBOOST:
+        return f"collection {collection} stays empty: it is for XGBoost, and this is PyTorch"
+    near = difflib.get_close_matches(collection, KNOWN_COLLECTIONS, n=1)
+    hint = f"did you mean {near[0]}?" if near else "give it an include_regex"
+    return f"collection {collection} stays empty, for it names no tensors: {hint}"
