@@ -109,6 +109,28 @@ def test_a_regex_that_matches_nothing_is_told(tmp_path, capsys):
     assert error.count("[stoker] warning") == 2
 
 
+def test_a_collection_is_empty_only_if_none_who_asked_for_it_found_anything(tmp_path, capsys):
+    """dead_relu() and the like add MXNet's names; our rules ask by the class of the module."""
+    added = [
+        {"CollectionName": name, "CollectionParameters": {"include_regex": regex}}
+        for name, regex in (("custom_relu_collection", ".*relu_output"), ("tanh", ".*tanh_output"))
+    ]
+    config = read_hook_config(
+        {"HookParameters": {"save_interval": "1"}, "CollectionConfigurations": added}
+    )
+    needs = [
+        Need(collection="custom_relu_collection", module_classes=("ReLU",)),
+        Need(collection="tanh", module_classes=("Tanh",)),
+    ]
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3), nn.ReLU())
+    with attach(config, tmp_path, needs=needs):
+        fit(model, plain_loss)
+    error = capsys.readouterr().err
+    assert "custom_relu_collection" not in error
+    assert error.count("collection tanh is empty: no tensor matches .*tanh_output") == 1
+    assert error.count("[stoker] warning") == 1
+
+
 def test_collections_that_the_sdk_adds_for_xgboost_cost_nothing_but_a_line(tmp_path, capsys):
     """create_xgboost_report() and feature_importance_overweight() add these to any estimator's."""
     names = ("metrics", "hyperparameters", "predictions", "labels", "feature_importance")

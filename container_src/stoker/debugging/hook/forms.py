@@ -104,17 +104,21 @@ class Table:
         return list(dict.fromkeys(w.collection for w in self._wanted if w.collection not in named))
 
     def unmet(self) -> list[Wanted]:
-        """What was due and matched no tensor."""
+        """What was due and matched no tensor: one for each collection that is empty.
+
+        The SDK adds regexes of MXNet's names to a collection (`.*relu_output`), and our rule asks
+        for the same one by the class of the modules: it is enough that one of them finds some.
+        """
         was_due = [any(column) for column in zip(*self._forms, strict=True)]
-        return [
-            wanted
-            for number, wanted in enumerate(self._wanted)
-            if was_due
-            and was_due[number]
-            and wanted.names_tensors
-            and not self._names[number]
-            and not (wanted.need is not None and wanted.need.is_optional)
-        ]
+        met = {wanted.collection for n, wanted in enumerate(self._wanted) if self._names[n]}
+        missed: dict[str, Wanted] = {}
+        for wanted, is_due in zip(self._wanted, was_due, strict=False):  # none, or one for each
+            is_optional = wanted.need is not None and wanted.need.is_optional
+            if is_due and wanted.names_tensors and not is_optional:
+                known = missed.setdefault(wanted.collection, wanted)
+                regexes = dict.fromkeys((*known.regexes, *wanted.regexes))
+                missed[wanted.collection] = known.replace(regexes=tuple(regexes))
+        return [wanted for name, wanted in missed.items() if name not in met]
 
 
 def _collection(wanted: Wanted, names: Sequence[str]) -> Collection:
