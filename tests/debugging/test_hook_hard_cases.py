@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from stoker.debugging.hook.attach import attach
 from stoker.debugging.hook.config import read_hook_config
+from stoker.debugging.hook.request import read_request
 from stoker.debugging.tensors.saved_tensors import SavedTensors
 from stoker.errors import ConfigInvalid
 
@@ -233,6 +234,46 @@ def test_a_copy_that_is_tried_after_the_optimizer_is_in_eval_mode(tmp_path):
             average(batch()[0])
     saved = SavedTensors(tmp_path)
     assert [saved.at(step).mode for step in saved.steps()] == ["TRAIN", "EVAL"] * 2
+
+
+def test_a_frozen_network_that_is_called_on_and_on_does_not_grow_the_step(tmp_path):
+    """A GAN that is scored after a step, as by FID: the judge is frozen, and called for hours."""
+    model, judge = Net(), Net().requires_grad_(False).eval()
+
+    def loss_of(model: nn.Module, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        # Before the optimizer it belongs to the step, and so does what comes after it.
+        return F.cross_entropy(model(x), labels) + F.mse_loss(judge(x), judge(2 * x))
+
+    with hooked(tmp_path) as hook:
+        for _ in range(2):
+            train(model, loss_of, steps=1)
+            for _ in range(50):
+                judge(batch()[0])
+            hook.flush()
+            assert hook._recorder.open is None
+    saved = SavedTensors(tmp_path)
+    assert list(saved.steps()) == [0, 1]
+    for step in saved.steps():
+        names = names_at(tmp_path, step)
+        assert {"gradient/Net_fc.weight", "mse_loss_output_0", "Net_1_output_1"} <= names
+        assert "Net_1_output_12" not in names
+
+
+def test_inputs_and_outputs_of_a_step_are_bounded_and_weights_are_not(tmp_path, capsys):
+    """Without an optimizer nobody can tell where the step ends."""
+    model, judge = nn.Linear(300, 300), nn.Linear(300, 300).requires_grad_(False)
+    x = torch.randn(10, 300)
+    with attach(read_request("collections=all every=1 memory=100KB"), tmp_path):
+        for _ in range(2):
+            F.mse_loss(model(x), x).backward()
+            for _ in range(20):
+                judge(x)
+    assert capsys.readouterr().err.count("the rest of them is left out") == 1
+    step = SavedTensors(tmp_path).at(1)
+    ends = [t for t in step.needed("all") if "put_" in t.name]
+    assert 2 < len(ends) < 14
+    assert sum(tensor.value().nbytes for tensor in ends) <= 100_000 + x.nbytes
+    assert step.find("gradient/Linear_weight").value().shape == (300, 300)
 
 
 def test_losses_are_known_by_other_names_and_may_hold_the_model(tmp_path, capsys):

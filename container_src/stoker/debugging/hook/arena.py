@@ -55,6 +55,8 @@ class Arena:
         self._chunks: list[torch.Tensor] = []
         self._chunk = self._offset_bytes = 0
         self._places: dict[str, _Place] = {}
+        self.used_bytes = 0
+        """Of the step that has it."""
 
     @property
     def size_bytes(self) -> int:
@@ -79,11 +81,12 @@ class Arena:
                 flat = self._chunks[self._chunk][self._offset_bytes :][:size_bytes]
                 self._places[name] = place = _Place(*here, flat.view(dtype).view(shape))
         self._offset_bytes += padded_bytes
+        self.used_bytes += padded_bytes
         return place.view
 
     def reset(self) -> None:
         """All of it is free again."""
-        self._chunk = self._offset_bytes = 0
+        self._chunk = self._offset_bytes = self.used_bytes = 0
 
     def _left_bytes(self) -> int:
         return self._chunks[self._chunk].numel() - self._offset_bytes

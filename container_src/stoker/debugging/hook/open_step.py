@@ -15,14 +15,31 @@ from stoker.debugging.hook.reduce import reduce, reduce_on_device
 from stoker.debugging.step_tensors import Mode
 from stoker.debugging.tensors.saved_step import SavedStep
 
+_RECORD_BYTES = 1024
+"""About what Python keeps of a tensor besides its content: name, description, views."""
+
 
 class OpenStep:
     """What is saved of one step."""
 
-    def __init__(self, step: int, mode: Mode, mode_step: int, forms: Forms, arena: Arena) -> None:
+    def __init__(
+        self,
+        step: int,
+        mode: Mode,
+        mode_step: int,
+        forms: Forms,
+        arena: Arena,
+        *,
+        limit_bytes: int = 1 << 30,
+    ) -> None:
         self.step, self.mode, self.mode_step = step, mode, mode_step
         self.forms = forms
         self.arena = arena
+        self._limit_bytes = limit_bytes
+        """Of inputs, outputs and losses: weights and gradients are no more than the model has."""
+        self._ends_bytes = 0
+        self.is_cut = False
+        """Some of them had no room any more."""
         self.described: dict[str, Description] = {}
         """What was saved, by name."""
         self.histograms: dict[str, tuple[str, ...]] = {}
@@ -74,10 +91,16 @@ class OpenStep:
         """The inputs or outputs of a call. A second call in the same step counts on."""
         position = self._positions.get((name, side), 0)
         for value in tensors_in(values):
+            # A loss costs nothing, and comes last.
+            if self._ends_bytes > self._limit_bytes and value.numel() != 1:
+                self.is_cut = True
+                break
+            before_bytes = self._held_bytes()
             tensor = describe_end(
                 name, module_class, side, position, is_model=is_model, is_of_loss=is_of_loss
             )
             self.take(tensor, value)
+            self._ends_bytes += self._held_bytes() - before_bytes
             position += 1
         self._positions[name, side] = position
 
@@ -107,6 +130,9 @@ class OpenStep:
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._copied.record()
+
+    def _held_bytes(self) -> int:
+        return self.arena.used_bytes + _RECORD_BYTES * len(self.described)
 
     def _take(self, tensor: Description, form: Form, value: torch.Tensor) -> None:
         is_here = value.device.type == "cpu"

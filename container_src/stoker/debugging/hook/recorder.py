@@ -67,7 +67,7 @@ class Recorder:
     ) -> None:
         self._folder, self._worker, self._workers = folder, worker, workers
         self._table = Table(with_needs(config.wanted, needs, config.schedules))
-        self._when_full = config.when_full
+        self._when_full, self._limit_bytes = config.when_full, config.limit_bytes
         self._pool = Pool(config.limit_bytes, config.when_full)
         self._sink = sink
         self._warn = warn
@@ -126,7 +126,9 @@ class Recorder:
         if arena is None:
             self._dropped += 1
             return None
-        self.open = OpenStep(self.step, mode, mode_step, forms, arena)
+        self.open = OpenStep(
+            self.step, mode, mode_step, forms, arena, limit_bytes=self._limit_bytes
+        )
         return self.open
 
     def end_step(self) -> None:
@@ -135,6 +137,8 @@ class Recorder:
         if step is None:
             return
         step.end()
+        if step.is_cut:
+            self._say_cut(step.step)
         self.last_saved_step = step.step
         self._enlist(step.described)
 
@@ -199,13 +203,25 @@ class Recorder:
         self._writer.run(write)
 
     def _say_full(self) -> None:
-        if "full" not in self._said:
-            self._said.add("full")
-            does = "training waits for it" if self._when_full == "wait" else "steps are left out"
-            self._warn(
-                f"tensors come faster than {self._folder} takes them: {does}; save fewer tensors,"
-                " less often, or their reductions"
-            )
+        does = "training waits for it" if self._when_full == "wait" else "steps are left out"
+        self._say_once(
+            "full",
+            f"tensors come faster than {self._folder} takes them: {does}; save fewer tensors,"
+            " less often, or their reductions",
+        )
+
+    def _say_cut(self, step: int) -> None:
+        self._say_once(
+            "cut",
+            f"step {step} has more inputs and outputs than the {self._limit_bytes >> 20} MiB that"
+            " one may take: the rest of them is left out; save fewer of them, or allow for more"
+            " by STOKER_DEBUG=memory=4GB",
+        )
+
+    def _say_once(self, topic: str, text: str) -> None:
+        if topic not in self._said:
+            self._said.add(topic)
+            self._warn(text)
 
 
 def _words_for_unmet(wanted: Wanted) -> str:
