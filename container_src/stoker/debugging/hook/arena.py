@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
-_ALIGNMENT = 64
+ALIGNMENT_BYTES = 64
 _SMALLEST_BYTES = 1 << 20
 _HUGE_PAGES_BYTES = 4 << 20
 _PATIENCE_SECONDS = 60.0
@@ -64,13 +64,13 @@ class Arena:
 
     def reserve(self, size_bytes: int) -> None:
         """Makes sure that this much is there in one piece, now and not bit by bit."""
-        if not self._chunks or self._left_bytes() < size_bytes:
+        if size_bytes and (not self._chunks or self._left_bytes() < size_bytes):
             self._grow(size_bytes)
 
     def room(self, name: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
         """An uninitialised tensor on the host, the caller's until `reset`."""
         size_bytes = shape.numel() * dtype.itemsize
-        padded_bytes = -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
+        padded_bytes = -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         if not self._chunks or self._left_bytes() < padded_bytes:
             self._grow(padded_bytes)
         place = self._places.get(name)

@@ -210,9 +210,8 @@ class Capture:
         found = list(plan.parameters())
         if not found:
             return
-        step.arena.reserve(sum(wanted.size_bytes for wanted, _ in found))
         with torch.no_grad():
-            step.take_all([(wanted.description, parameter) for wanted, parameter in found])
+            step.take_parameters(found)
 
     def _listen_to_others(self, model: Model) -> None:
         """A generator may be called in one step, and get its gradients in another one."""

@@ -20,10 +20,13 @@ class Form(NamedTuple):
     histograms: tuple[str, ...]
     """Collections under which TensorBoard gets a histogram."""
 
-    @property
-    def is_copied(self) -> bool:
-        """Reductions are made of a copy, too, by the writer's thread: training waits less."""
-        return self.has_values or bool(self.reductions)
+    def is_copied(self, *, from_cpu: bool) -> bool:
+        """Whether it takes host memory.
+
+        Reductions are made of a copy, too, by the writer's thread: training waits less. On
+        another device they are made there.
+        """
+        return self.has_values or (from_cpu and bool(self.reductions))
 
 
 class Forms:

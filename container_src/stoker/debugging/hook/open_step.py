@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import nn
 
 from stoker.debugging.description import Description
 from stoker.debugging.hook.arena import Arena, saved_type
 from stoker.debugging.hook.flatten import plain, tensors_in
 from stoker.debugging.hook.forms import Form, Forms
 from stoker.debugging.hook.models import describe_end
+from stoker.debugging.hook.plan import WantedParameter
 from stoker.debugging.hook.reduce import reduce, reduce_on_device
 from stoker.debugging.step_tensors import Mode
 from stoker.debugging.tensors.saved_step import SavedStep
@@ -61,20 +63,25 @@ class OpenStep:
             if found is not None:
                 self._take(tensor, form, found)
 
-    def take_all(self, found: Sequence[tuple[Description, torch.Tensor]]) -> None:
+    def take_parameters(self, found: Sequence[tuple[WantedParameter, nn.Parameter]]) -> None:
+        """The weights among them; room for their gradients is made, too."""
+        # What is really there: a parameter may be another rank's for the most part, or on `meta`.
+        here = [(w, dense) for w, parameter in found if (dense := plain(parameter)) is not None]
+        wanted_bytes = sum(wanted.copied_bytes(dense) for wanted, dense in here)
+        self.arena.reserve(min(wanted_bytes, self._limit_bytes))
+        weights = [(w.description, w.forms[0], dense) for w, dense in here]
+        self._take_all([(of, form, dense) for of, form, dense in weights if form is not None])
+
+    def _take_all(self, found: Sequence[tuple[Description, Form, torch.Tensor]]) -> None:
         """Many at once: those that are copied, in one call."""
         copies: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
-        for tensor, value in found:
-            form = self.forms.of(tensor)
-            dense = plain(value) if form is not None else None
-            if form is None or dense is None:
-                continue
-            if dense.device.type == "cpu" and form.is_copied:
-                copies[0].append(self._room(tensor, form, dense))
-                copies[1].append(dense)
-                self._note(tensor, form, dense)
+        for tensor, form, value in found:
+            if value.device.type == "cpu" and form.is_copied(from_cpu=True):
+                copies[0].append(self._room(tensor, form, value))
+                copies[1].append(value)
+                self._note(tensor, form, value)
             else:
-                self._take(tensor, form, dense)
+                self._take(tensor, form, value)
         if copies[0]:
             torch._foreach_copy_(*copies)
 
@@ -136,7 +143,7 @@ class OpenStep:
 
     def _take(self, tensor: Description, form: Form, value: torch.Tensor) -> None:
         is_here = value.device.type == "cpu"
-        if form.has_values or (form.reductions and is_here):
+        if form.is_copied(from_cpu=is_here):
             self._room(tensor, form, value).copy_(value, non_blocking=True)
         if form.reductions and not is_here:
             self._later[tensor.name] = (form.reductions, reduce_on_device(value, form.reductions))
