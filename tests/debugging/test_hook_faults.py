@@ -207,10 +207,10 @@ def test_memory_is_bounded_by_waiting_or_by_leaving_steps_out(
         if policy == "wait":
             waiting = recorder_module.Pool.take
 
-            def take(pool: object) -> object:
-                if not pool._has_room():  # type: ignore[attr-defined] # the very moment
+            def take(pool: object, expected_bytes: int) -> object:
+                if not pool._has_room(expected_bytes):  # type: ignore[attr-defined] # just then
                     may_write.set()
-                return waiting(pool)
+                return waiting(pool, expected_bytes)
 
             monkeypatch.setattr(recorder_module.Pool, "take", take)
         fit(model, plain_loss, steps=8)

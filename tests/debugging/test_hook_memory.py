@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from stoker.debugging.description import Description
+from stoker.debugging.hook.arena import Arena, Pool
 from stoker.debugging.hook.attach import attach
 from stoker.debugging.hook.forms import Form
 from stoker.debugging.hook.plan import WantedParameter
@@ -43,3 +44,46 @@ def test_reductions_that_are_made_on_another_device_take_no_memory_here():
     assert copied_bytes(reductions, None, of=here) == 4064
     assert copied_bytes(values, reductions, of=elsewhere) == 4064
     assert copied_bytes(values, values, of=here.bfloat16()) == 2 * 4064
+
+
+def fill(arena: Arena, size_bytes: int) -> None:
+    arena.room("x", torch.Size([size_bytes]), torch.uint8)
+
+
+def test_a_pool_keeps_its_bound_where_small_steps_and_large_ones_take_turns():
+    """Losses at each step, weights at each tenth, and a disk that is ten steps behind."""
+    pool, waiting = Pool(64 * MB, "drop"), []
+    for step in range(100):
+        size_bytes = 24 * MB if step % 10 == 0 else 1000
+        arena = pool.take(size_bytes)
+        if arena is None:
+            continue
+        fill(arena, size_bytes)
+        assert pool.size_bytes <= 64 * MB
+        waiting.append(arena)
+        if len(waiting) > 10:
+            pool.give_back(waiting.pop(0))
+    for arena in waiting:
+        pool.give_back(arena)
+    assert 24 * MB <= pool.size_bytes <= 64 * MB
+
+
+def test_a_mixed_schedule_takes_as_much_memory_as_its_largest_step_and_the_bound(tmp_path):
+    config = read_request("weights.every=4 losses.every=1 memory=12MB")
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 16_000), nn.Linear(16_000, 3))  # 4 MiB
+    sizes = []
+    with attach(config, tmp_path) as hook:
+        for _ in range(16):
+            fit(model, plain_loss, steps=1)
+            sizes.append(hook._recorder._pool.size_bytes)
+        assert not hook._recorder._dropped
+    assert max(sizes) <= 12 * 10**6
+
+
+def test_a_step_that_is_larger_than_the_bound_is_taken_alone():
+    pool = Pool(4 * MB, "drop")
+    arena = pool.take(8 * MB)
+    fill(arena, 8 * MB)
+    assert pool.take(1000) is None
+    pool.give_back(arena)
+    assert pool.take(8 * MB) is arena  # its memory is not given away: the next one is as large

@@ -35,6 +35,8 @@ class Forms:
     def __init__(self, due: Sequence[Wanted]) -> None:
         self._due = due
         self._made: dict[str, Form | None] = {}
+        self.size_bytes = 0
+        """Of the largest step so far at which this was due."""
 
     def of(self, tensor: Description) -> Form | None:
         """None: it is not saved."""

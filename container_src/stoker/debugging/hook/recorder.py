@@ -120,7 +120,7 @@ class Recorder:
         forms = self._table.due(mode, mode_step)
         if forms is None:
             return None
-        arena = self._pool.take()
+        arena = self._pool.take(forms.size_bytes)
         if self._pool.waited:
             self._say_full()
         if arena is None:
@@ -137,6 +137,7 @@ class Recorder:
         if step is None:
             return
         step.end()
+        step.forms.size_bytes = max(step.forms.size_bytes, step.arena.used_bytes)
         if step.is_cut:
             self._say_cut(step.step)
         self.last_saved_step = step.step
