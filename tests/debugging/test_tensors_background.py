@@ -114,6 +114,26 @@ def test_other_work_keeps_its_place_in_the_order(tmp_path, make_writer):
     assert (tmp_path / "t/collections/000000000/worker_0_collections.json").exists()
 
 
+def test_steps_are_written_where_no_thread_can_be_started(
+    tmp_path, make_writer, said, monkeypatch
+):
+    """From Python 3.12 on none can in an exit function, where a short run hands its steps over."""
+
+    def refuse(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    writer, done = make_writer(), []
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for step in range(3):
+        assert writer.write(make_step(step), size_bytes=40, on_done=lambda: done.append(True))
+    assert writer.flush()
+    tally = writer.close()
+    assert (tally.written, tally.dropped, tally.failed) == (3, 0, 0)
+    assert len(done) == 3
+    assert list(SavedTensors(tmp_path / "t").steps()) == [0, 1, 2]
+    assert said == []
+
+
 def test_a_full_queue_makes_the_training_wait(make_writer, said):
     writer, gate, order = make_writer(limit_bytes=100), Gate(), []
     writer.write(gate, size_bytes=61, on_done=lambda: order.append("room"))

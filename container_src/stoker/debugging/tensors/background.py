@@ -177,9 +177,10 @@ class BackgroundWriter:
                 return False
             self._queued_bytes += job.size_bytes
             self._jobs.append(job)
-            if self._thread is None:
-                self._start()
+            has_thread = self._thread is not None or self._start()
             self._changed.notify_all()
+        if not has_thread:
+            self._do_here()
         return True
 
     def _has_room(self, size_bytes: int) -> bool:
@@ -197,15 +198,22 @@ class BackgroundWriter:
             )
         return has_room and not self._is_closed
 
-    def _start(self) -> None:
+    def _start(self) -> bool:
         # A daemon: threading would otherwise wait for it before it runs our exit function.
-        self._thread = threading.Thread(target=self._loop, name="stoker-tensors", daemon=True)
+        thread = threading.Thread(target=self._loop, name="stoker-tensors", daemon=True)
         try:
-            self._thread.start()
-        except RuntimeError:  # too late: the interpreter is ending
-            self._thread = None
-            self._jobs.clear()
-            self._queued_bytes = 0
+            thread.start()
+        except RuntimeError:  # the interpreter is ending, or the system has no more threads
+            return False
+        self._thread = thread
+        return True
+
+    def _do_here(self) -> None:
+        """The work of the thread, where there can be none. A short run ends before its first."""
+        while self._jobs:
+            job = self._jobs.popleft()
+            self._do(job)
+            self._queued_bytes -= job.size_bytes
 
     def _is_alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
