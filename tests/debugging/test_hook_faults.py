@@ -54,6 +54,28 @@ def test_a_fault_is_told_once_and_training_goes_on(tmp_path, capsys, monkeypatch
     assert capsys.readouterr().err.count("[stoker] warning: ") == 1
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_step_that_a_signal_interrupts_is_not_saved(tmp_path, monkeypatch, goes_on):
+    """A handler of the script's own that calls sys.exit() may run while tensors are copied."""
+    copy, calls = torch._foreach_copy_, []
+
+    def interrupted(*given: object) -> None:
+        calls.append(given)
+        if len(calls) == 3:
+            raise SystemExit(143)
+        copy(*given)
+
+    monkeypatch.setattr(torch, "_foreach_copy_", interrupted)
+    model = Net()
+    with attach(read_request("collections=weights every=1"), tmp_path):
+        with pytest.raises(SystemExit):
+            fit(model, plain_loss, steps=4)
+        if goes_on:
+            fit(model, plain_loss, steps=1)
+    saved = SavedTensors(tmp_path)
+    assert list(saved.steps()) == ([0, 1, 3] if goes_on else [0, 1])
+
+
 def test_a_fault_in_the_backward_pass_is_one_too(tmp_path, capsys, monkeypatch):
     from stoker.debugging.hook.open_step import OpenStep
 

@@ -199,6 +199,11 @@ class Hook:
                 )
                 self._take_off()
                 return None
+            except BaseException:
+                # A signal handler of the script's ends it here, in the middle of a copy.
+                if self._recorder is not None:
+                    self._recorder.drop_step()
+                raise
 
         return guarded
 

@@ -154,6 +154,12 @@ class Recorder:
             on_done=lambda: self._pool.give_back(step.arena),
         )
 
+    def drop_step(self) -> None:
+        """Forgets the open step: what it holds may be half of it."""
+        step, self.open = self.open, None
+        if step is not None:
+            self._pool.give_back(step.arena)
+
     def _show(self, made: SavedStep, step: OpenStep) -> None:
         if self._sink is None:
             return
