@@ -100,6 +100,18 @@ def test_a_folder_that_cannot_be_written_is_told_once(tmp_path, capsys):
     assert error.count("is off now") == 1
 
 
+def test_a_relative_folder_is_that_of_the_moment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    model = Net()
+    with attach(ALL, "tensors"):
+        fit(model, plain_loss, steps=1)
+        os.chdir("elsewhere")
+        fit(model, plain_loss, steps=1)
+    assert list(SavedTensors(tmp_path / "tensors").steps()) == [0, 1]
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_a_hook_of_smdebug_comes_first(tmp_path, capsys):
     smd = pytest.importorskip("smdebug.pytorch")
     model, criterion = Net(), nn.CrossEntropyLoss()

@@ -73,7 +73,8 @@ class Hook:
         place: Place,
         sink: Sink | None,
     ) -> None:
-        self._config, self._folder = config, folder
+        # The script may change its working folder before the first step, or between two.
+        self._config, self._folder = config, os.path.abspath(folder)
         self._needs, self._place, self._sink = needs, place, sink
         self._recorder: Recorder | None = None
         self._claim: Claim | None = None
