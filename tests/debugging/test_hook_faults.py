@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,27 @@ def test_a_fault_is_told_once_and_training_goes_on(tmp_path, capsys, monkeypatch
         assert is_off()
     assert all(map(torch.equal, expected, found))
     assert capsys.readouterr().err.count("[stoker] warning: ") == 1
+
+
+def test_a_fault_leaves_the_folder_to_readers_and_to_others(tmp_path, monkeypatch):
+    """While the training goes on: readers need not wait, another process may save, memory goes."""
+    model = Net()
+    with attach(ALL, tmp_path) as hook:
+        fit(model, plain_loss, steps=2)
+        pool = weakref.ref(hook._recorder._pool)
+        hook.flush()
+        monkeypatch.setattr(hook.capture, "_take_parameters", lambda *_: 1 / 0)
+        fit(model, plain_loss, steps=1)
+        hook._wait()
+        assert not list(tmp_path.glob("*.lock*"))
+        gc.collect()
+        assert pool() is None
+        saved = SavedTensors(tmp_path)
+        assert list(saved.steps()) == [0, 1]
+        assert saved.has_ended
+        with attach(ALL, tmp_path):
+            fit(model, plain_loss, steps=1)
+    assert list(SavedTensors(tmp_path).steps()) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("goes_on", [False, True])

@@ -76,6 +76,7 @@ class Capture:
         self.calls.close()
         self.losses.close()
         self._optimizers.remove()
+        self._recorder = None  # and with it its memory
         _remove(self._gradients)
         _remove(self._inside)
 

@@ -174,6 +174,19 @@ class Recorder:
         """Waits for the writer."""
         self._writer.flush()
 
+    def leave(self, then: Callable[[], None]) -> Callable[[], object]:
+        """Saves nothing more. What was handed over is written still, and nobody waits for it.
+
+        Args:
+            then: done afterwards, by the writer's thread.
+
+        Returns:
+            What waits for all that.
+        """
+        self.drop_step()
+        self._writer.end(then)
+        return self._writer.close
+
     def close(self) -> None:
         """Writes all that is left, and says what was never seen."""
         self.end_step()

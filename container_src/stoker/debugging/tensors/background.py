@@ -92,7 +92,7 @@ class BackgroundWriter:
         self._jobs: deque[_Job] = deque()
         self._queued_bytes = 0
         self._is_busy = False
-        self._is_closed = False
+        self._is_closed = self._is_ending = False
         self._thread: threading.Thread | None = None
         self._written = self._dropped = self._failed = self._size_bytes = 0
 
@@ -139,6 +139,16 @@ class BackgroundWriter:
         """
         self._add(_Job(work, 0, None, False))
 
+    def end(self, last: Callable[[], None]) -> None:
+        """Takes nothing more than this, which comes after all that is queued. Nobody waits.
+
+        An OSError of it is reported, as those of steps are.
+        """
+        self.run(last)
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
+
     def flush(self, timeout_seconds: float = _END_SECONDS) -> bool:
         """Waits until all that was handed over is written; False if that takes too long."""
         deadline = time.monotonic() + timeout_seconds
@@ -169,7 +179,7 @@ class BackgroundWriter:
         return self.tally
 
     def _add(self, job: _Job) -> bool:
-        if self._is_closed or not self._is_ours:
+        if self._is_closed or self._is_ending or not self._is_ours:
             return False
         with self._changed:
             if not self._has_room(job.size_bytes) and not self._wait_for_room(job.size_bytes):
@@ -222,7 +232,7 @@ class BackgroundWriter:
         while True:
             with self._changed:
                 while not self._jobs:
-                    if self._is_closed:
+                    if self._is_closed or self._is_ending:
                         return
                     self._changed.wait()
                 job = self._jobs.popleft()
