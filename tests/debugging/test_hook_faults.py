@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from stoker.debugging.hook import recorder as recorder_module
+from stoker.debugging.hook import resume as resume_module
 from stoker.debugging.hook.attach import Place, attach
 from stoker.debugging.hook.config import default_config, read_hook_config
 from stoker.debugging.hook.losses import is_listened_to
@@ -367,7 +368,8 @@ def test_models_of_one_class_do_not_share_names(tmp_path):
     assert found["gradient/Linear_1_weight"] == (3, 64)
 
 
-def test_steps_go_on_after_an_interruption(tmp_path):
+def test_steps_go_on_after_an_interruption(tmp_path, monkeypatch):
+    monkeypatch.setattr(resume_module, "_LOOK_SECONDS", 0.0)
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
     place = Place(checkpoint_dir=str(checkpoints))
@@ -386,6 +388,25 @@ def test_steps_go_on_after_an_interruption(tmp_path):
     with attach(ALL, tmp_path / "third", place=place):
         fit(model, plain_loss, steps=1)
     assert list(SavedTensors(tmp_path / "third").steps()) == [5]
+
+
+def test_a_count_that_cannot_be_kept_is_one_warning(tmp_path, monkeypatch, capsys):
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(resume_module, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(resume_module, "write_atomically", fail)
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    model = Net()
+    with attach(ALL, tmp_path / "tensors", place=Place(checkpoint_dir=str(checkpoints))) as hook:
+        for number in range(4):
+            (checkpoints / f"{number}.pt").write_bytes(b"")
+            fit(model, plain_loss, steps=1)
+            hook.flush()
+    assert list(SavedTensors(tmp_path / "tensors").steps()) == [0, 1, 2, 3]
+    error = capsys.readouterr().err
+    assert error.count("[stoker] warning") == error.count("will not know its step: No space") == 1
 
 
 def test_whole_models_can_be_pickled_while_the_hook_is_on(tmp_path):

@@ -113,8 +113,7 @@ class Recorder:
     def next_step(self, mode: Mode) -> OpenStep | None:
         """Ends the step before and begins one."""
         self.end_step()
-        if self._checkpoints is not None:
-            self._checkpoints.note(self._counts())
+        self._note_checkpoints()
         self.step += 1
         mode_step = self.mode_steps[mode] = self.mode_steps.get(mode, -1) + 1
         forms = self._table.due(mode, mode_step)
@@ -190,13 +189,27 @@ class Recorder:
     def close(self) -> None:
         """Writes all that is left, and says what was never seen."""
         self.end_step()
-        if self._checkpoints is not None:
-            self._checkpoints.note(self._counts())
+        self._note_checkpoints(is_last=True)
         self._writer.close()
         if self._dropped:
             self._warn(f"{self._dropped} steps were not saved: the disk was too slow for them")
         for wanted in self._table.unmet():
             self._warn(_words_for_unmet(wanted))
+
+    def _note_checkpoints(self, *, is_last: bool = False) -> None:
+        checkpoints = self._checkpoints  # the writer's thread may give it up just now
+        if checkpoints is None:
+            return
+        write = checkpoints.note(self._counts, is_last=is_last)
+        if write is not None:
+            self._writer.run(lambda: self._keep_counts(write))
+
+    def _keep_counts(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:  # of the checkpoints' disk: the tensors may have another
+            self._checkpoints = None
+            self._warn(f"a resumed run will not know its step: {error.strerror}")
 
     def _counts(self) -> Counts:
         return Counts(
