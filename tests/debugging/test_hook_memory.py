@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
+
 import torch
 from torch import nn
 
@@ -78,6 +82,35 @@ def test_a_mixed_schedule_takes_as_much_memory_as_its_largest_step_and_the_bound
             sizes.append(hook._recorder._pool.size_bytes)
         assert not hook._recorder._dropped
     assert max(sizes) <= 12 * 10**6
+
+
+def test_memory_is_of_huge_pages_and_children_get_another_one():
+    arena = Arena(is_pinned=False)
+    arena.reserve(32 * MB)
+    memory = arena._chunks[0]
+    memory.fill_(7)
+    flags = _kernel_flags(memory.data_ptr())
+    assert "sh" not in flags  # of shared memory there are no huge pages
+    if Path("/sys/kernel/mm/transparent_hugepage").exists():
+        assert "hg" in flags
+    assert "wf" in flags  # else the first step after a fork would copy all of it
+    child = os.fork()
+    if not child:
+        os._exit(int(memory.any()))  # no crash, whoever looks at it
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (memory == 7).all()
+
+
+def _kernel_flags(address: int) -> list[str]:
+    """What the kernel knows of the memory at an address."""
+    is_here = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            start, end = (int(part, 16) for part in line.split()[0].split("-"))
+            is_here = start <= address < end
+        elif is_here and line.startswith("VmFlags:"):
+            return line.split()[1:]
+    return []
 
 
 def test_a_step_that_is_larger_than_the_bound_is_taken_alone():

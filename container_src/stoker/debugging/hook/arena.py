@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ import torch
 ALIGNMENT_BYTES = 64
 _SMALLEST_BYTES = 1 << 20
 _HUGE_PAGES_BYTES = 4 << 20
+_WIPE_ON_FORK = 18
+"""Linux's MADV_WIPEONFORK, which Python has no name for: children get zeros in its place."""
 _PATIENCE_SECONDS = 60.0
 
 # What NumPy, and so the files, can hold; the rest is widened.
@@ -107,11 +110,20 @@ def _allocate(size_bytes: int, *, is_pinned: bool) -> torch.Tensor:
     with torch.inference_mode(False):
         if is_pinned:
             return torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True)
-        memory = mmap.mmap(-1, size_bytes)
-        if size_bytes >= _HUGE_PAGES_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        # Private: of shared memory the system makes no huge pages.
+        memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if size_bytes >= _HUGE_PAGES_BYTES:
             # Else the first step that uses it is slowed by one fault for each 4 KiB.
-            memory.madvise(mmap.MADV_HUGEPAGE)
+            _advise(memory, mmap.MADV_HUGEPAGE)
+        # Else a step after each fork of a DataLoader copies all pages. (Not MADV_DONTFORK: a
+        # child that lets go of it would unmap what it has got at the same address meanwhile.)
+        _advise(memory, _WIPE_ON_FORK)
         return torch.from_numpy(np.frombuffer(memory, dtype=np.uint8))
+
+
+def _advise(memory: mmap.mmap, advice: int) -> None:
+    with suppress(OSError):  # a kernel without that
+        memory.madvise(advice)
 
 
 class Pool:
