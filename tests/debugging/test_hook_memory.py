@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import sys
+import threading
 from pathlib import Path
 
 import torch
@@ -82,6 +85,32 @@ def test_a_mixed_schedule_takes_as_much_memory_as_its_largest_step_and_the_bound
             sizes.append(hook._recorder._pool.size_bytes)
         assert not hook._recorder._dropped
     assert max(sizes) <= 12 * 10**6
+
+
+def test_threads_that_take_room_at_the_same_time_get_rooms_of_their_own():
+    """Gradients of two devices come in two threads."""
+    arena, rooms = Arena(is_pinned=False), []
+    start = threading.Barrier(4)
+
+    def work(thread: int) -> None:
+        start.wait()
+        for number in range(300):
+            size = torch.Size([64 * (1 + number % 7)])
+            rooms.append(arena.room(f"{thread}-{number}", size, torch.uint8))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    interval_seconds = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval_seconds)
+    places = sorted((room.data_ptr(), room.numel()) for room in rooms)
+    assert all(start + size <= after for (start, size), (after, _) in itertools.pairwise(places))
+    assert arena.used_bytes == sum(size for _, size in places)
 
 
 def test_memory_is_of_huge_pages_and_children_get_another_one():

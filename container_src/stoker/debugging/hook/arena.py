@@ -59,6 +59,8 @@ class Arena:
         self._chunks: list[torch.Tensor] = []
         self._chunk = self._offset_bytes = 0
         self._places: dict[str, _Place] = {}
+        # Gradients of two devices come in two threads. A signal handler may come in between.
+        self._lock = threading.RLock()
         self.used_bytes = 0
         """Of the step that has it."""
 
@@ -68,11 +70,20 @@ class Arena:
 
     def reserve(self, size_bytes: int) -> None:
         """Makes sure that this much is there in one piece, now and not bit by bit."""
-        if size_bytes and (not self._chunks or self._left_bytes() < size_bytes):
-            self._grow(size_bytes)
+        with self._lock:
+            if size_bytes and (not self._chunks or self._left_bytes() < size_bytes):
+                self._grow(size_bytes)
 
     def room(self, name: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
         """An uninitialised tensor on the host, the caller's until `reset`."""
+        with self._lock:
+            return self._room(name, shape, dtype)
+
+    def reset(self) -> None:
+        """All of it is free again."""
+        self._chunk = self._offset_bytes = self.used_bytes = 0
+
+    def _room(self, name: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
         size_bytes = shape.numel() * dtype.itemsize
         padded_bytes = -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         if not self._chunks or self._left_bytes() < padded_bytes:
@@ -87,10 +98,6 @@ class Arena:
         self._offset_bytes += padded_bytes
         self.used_bytes += padded_bytes
         return place.view
-
-    def reset(self) -> None:
-        """All of it is free again."""
-        self._chunk = self._offset_bytes = self.used_bytes = 0
 
     def _left_bytes(self) -> int:
         return self._chunks[self._chunk].numel() - self._offset_bytes

@@ -53,7 +53,10 @@ class OpenStep:
         """Reductions that are made on another device."""
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._positions: dict[tuple[str, str], int] = {}
-        self._copied: torch.cuda.Event | None = None
+        self._devices: set[torch.device] = set()
+        """That copies or reductions come from …"""
+        self._copied: list[torch.cuda.Event] = []
+        """… and the moment at which each has sent its last."""
 
     def take(self, tensor: Description, value: torch.Tensor) -> None:
         """Saves a tensor if it is wanted; the last one of a name counts."""
@@ -113,8 +116,8 @@ class OpenStep:
 
     def make(self) -> SavedStep:
         """The step, for files. Called by the writer's thread, while copies may be under way."""
-        if self._copied is not None:
-            self._copied.synchronize()
+        for event in self._copied:
+            event.synchronize()
         reductions = {
             name: dict(zip(names, values.tolist(), strict=True))
             for name, (names, values) in self._later.items()
@@ -134,15 +137,19 @@ class OpenStep:
 
     def end(self) -> None:
         """Nothing comes any more."""
-        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._copied.record()
+        for device in self._devices:
+            if device.type == "cuda":  # others copy at once
+                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                event.record(torch.cuda.current_stream(device))
+                self._copied.append(event)
 
     def _held_bytes(self) -> int:
         return self.arena.used_bytes + _RECORD_BYTES * len(self.described)
 
     def _take(self, tensor: Description, form: Form, value: torch.Tensor) -> None:
         is_here = value.device.type == "cpu"
+        if not is_here:
+            self._devices.add(value.device)
         if form.is_copied(from_cpu=is_here):
             self._room(tensor, form, value).copy_(value, non_blocking=True)
         if form.reductions and not is_here:
