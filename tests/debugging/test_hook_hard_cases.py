@@ -170,6 +170,22 @@ def test_what_must_be_one_graph_stays_one(tmp_path, how):
     assert all(map(torch.equal, without, with_hook))
 
 
+def test_nothing_of_ours_gets_into_a_cuda_graph(tmp_path, monkeypatch):
+    """Neither a step nor, in the backward pass, a gradient for the step of the warm-up."""
+    model = Net()
+    with hooked(tmp_path):
+        F.cross_entropy(model(batch()[0]), batch()[1])  # a warm-up that is not finished
+        with monkeypatch.context() as graph:
+            graph.setattr(torch.cuda, "is_initialized", lambda: True)
+            graph.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+            F.cross_entropy(model(batch()[0]), batch()[1]).backward()
+        train(model, steps=1)
+    assert list(SavedTensors(tmp_path).steps()) == [0, 1]
+    assert "gradient/Net_fc.weight" not in names_at(tmp_path, 0)
+    assert "fc_output_1" not in names_at(tmp_path, 0)
+    assert "gradient/Net_fc.weight" in names_at(tmp_path, 1)
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
 def test_scripted_models_are_saved_from_outside(tmp_path, capsys):
     model = torch.jit.script(nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3)))

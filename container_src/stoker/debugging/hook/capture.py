@@ -20,6 +20,7 @@ from stoker.debugging.hook.models import (
     Model,
     Models,
     has_compiler,
+    is_cuda_graph_made,
     is_loss,
     is_unusual_call,
     unwrap,
@@ -270,7 +271,8 @@ class _Gradient:
 
     def __call__(self, gradient: torch.Tensor) -> None:
         step = self._open()
-        if step is not None:
+        # A warm-up before the graph is made has left its hooks on the parameters.
+        if step is not None and not is_cuda_graph_made():
             with torch.no_grad():
                 step.take(self._description, gradient)
 
