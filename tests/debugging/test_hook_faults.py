@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
-import threading
 import weakref
 from pathlib import Path
 
@@ -15,14 +13,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from stoker.debugging.hook import recorder as recorder_module
-from stoker.debugging.hook import resume as resume_module
 from stoker.debugging.hook.attach import Place, attach
 from stoker.debugging.hook.config import default_config, read_hook_config
 from stoker.debugging.hook.losses import is_listened_to
 from stoker.debugging.hook.request import read_request
-from stoker.debugging.need import Need
-from stoker.debugging.tensors import step_file
 from stoker.debugging.tensors.saved_tensors import SavedTensors
 from stoker.metrics.saved_steps import SavedSteps
 
@@ -152,70 +146,6 @@ def test_a_hook_of_smdebug_comes_first(tmp_path, capsys):
     assert capsys.readouterr().err.count("nothing is saved twice") == 1
 
 
-def test_a_regex_that_matches_nothing_is_told(tmp_path, capsys):
-    config = read_request("collections=losses every=1 mine.regex=no_such_layer full=wait")
-    needs = [
-        Need(collection="tanh_in", module_classes=("Tanh",), side="input"),
-        Need(collection="maybe", module_classes=("Tanh",), is_optional=True),
-    ]
-    with attach(config, tmp_path, needs=needs):
-        fit(Net(), plain_loss)
-    error = capsys.readouterr().err
-    assert "collection mine is empty: no tensor matches no_such_layer" in error
-    assert "collection tanh_in is empty" in error
-    assert "maybe" not in error
-    assert error.count("[stoker] warning") == 2
-
-
-def test_a_collection_is_empty_only_if_none_who_asked_for_it_found_anything(tmp_path, capsys):
-    """dead_relu() and the like add MXNet's names; our rules ask by the class of the module."""
-    added = [
-        {"CollectionName": name, "CollectionParameters": {"include_regex": regex}}
-        for name, regex in (("custom_relu_collection", ".*relu_output"), ("tanh", ".*tanh_output"))
-    ]
-    config = read_hook_config(
-        {"HookParameters": {"save_interval": "1"}, "CollectionConfigurations": added}
-    )
-    needs = [
-        Need(collection="custom_relu_collection", module_classes=("ReLU",)),
-        Need(collection="tanh", module_classes=("Tanh",)),
-    ]
-    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3), nn.ReLU())
-    with attach(config, tmp_path, needs=needs):
-        fit(model, plain_loss)
-    error = capsys.readouterr().err
-    assert "custom_relu_collection" not in error
-    assert error.count("collection tanh is empty: no tensor matches .*tanh_output") == 1
-    assert error.count("[stoker] warning") == 1
-
-
-def test_collections_that_the_sdk_adds_for_xgboost_cost_nothing_but_a_line(tmp_path, capsys):
-    """create_xgboost_report() and feature_importance_overweight() add these to any estimator's."""
-    names = ("metrics", "hyperparameters", "predictions", "labels", "feature_importance")
-    added = [
-        {"CollectionName": name, "CollectionParameters": {"save_interval": "500"}}
-        for name in (*names, "gradient")
-    ]
-    asked = {"CollectionName": "losses", "CollectionParameters": {"save_interval": "1"}}
-    with attach(read_hook_config({"CollectionConfigurations": [asked, *added]}), tmp_path):
-        fit(Net(), plain_loss)
-    saved = SavedTensors(tmp_path)
-    assert list(saved.steps()) == [0, 1, 2]
-    assert saved.collections.keys() >= {"losses", *names}
-    error = capsys.readouterr().err
-    for name in names:
-        assert f"collection {name} stays empty: it is for XGBoost" in error
-    assert "collection gradient stays empty" in error
-    assert "did you mean gradients?" in error
-    assert error.count("[stoker] warning") == len(added)
-
-
-def test_a_loss_made_by_hand_is_told(tmp_path, capsys):
-    with attach(default_config(every=1), tmp_path):
-        fit(Net(), lambda model, images, _: model(images).pow(2).mean())
-    assert "no loss was saved" in capsys.readouterr().err
-
-
 def test_processes_that_do_not_save_leave_nothing(tmp_path, capsys):
     with attach(ALL, tmp_path / "tensors", place=Place(rank=1, ranks=2)):
         fit(Net(), plain_loss)
@@ -245,42 +175,6 @@ def test_thousands_of_tensors_are_one_step(tmp_path):
     assert len(found) == 1 + 4 * 801
     state = model.state_dict()
     assert found["Sequential_801.weight"].value().shape == state["801.weight"].shape
-
-
-@pytest.mark.parametrize("policy", ["wait", "drop"])
-def test_memory_is_bounded_by_waiting_or_by_leaving_steps_out(
-    tmp_path, capsys, monkeypatch, policy
-):
-    """The disk stands still until the training has made as many steps as memory holds."""
-    may_write = threading.Event()
-    stock = step_file.write_step
-
-    def write(*args: object) -> object:
-        may_write.wait(30)
-        return stock(*args)
-
-    monkeypatch.setattr("stoker.debugging.tensors.background.write_step", write)
-    with attach(read_request(f"collections=all every=1 memory=4MB full={policy}"), tmp_path):
-        model = Net()
-        if policy == "wait":
-            waiting = recorder_module.Pool.take
-
-            def take(pool: object, expected_bytes: int) -> object:
-                if not pool._has_room(expected_bytes):  # type: ignore[attr-defined] # just then
-                    may_write.set()
-                return waiting(pool, expected_bytes)
-
-            monkeypatch.setattr(recorder_module.Pool, "take", take)
-        fit(model, plain_loss, steps=8)
-        may_write.set()
-    error = capsys.readouterr().err
-    steps = list(SavedTensors(tmp_path).steps())
-    if policy == "wait":
-        assert steps == list(range(8))
-        assert "training waits for it" in error
-    else:
-        assert steps == [0, 1, 2]
-        assert "5 steps were not saved" in error
 
 
 def test_values_are_those_of_the_moment(tmp_path):
@@ -343,18 +237,6 @@ def test_an_error_in_a_loss_does_not_hide_the_losses_after_it(tmp_path):
     assert names_at(tmp_path, 2) == ["cross_entropy_loss_output_0"]
 
 
-def test_memory_of_a_step_in_inference_mode_serves_any_other(tmp_path, capsys):
-    model = Net().eval()
-    with attach(ALL, tmp_path) as hook:
-        for mode in (torch.inference_mode(), torch.no_grad(), torch.inference_mode()):
-            for _ in range(2):
-                with mode:
-                    plain_loss(model, *batch())
-                hook.flush()  # the next step finds the memory of this one
-    assert "failed" not in capsys.readouterr().err
-    assert list(SavedTensors(tmp_path).steps()) == list(range(6))
-
-
 def test_models_of_one_class_do_not_share_names(tmp_path):
     with attach(ALL, tmp_path):
         one, other = nn.Linear(64, 64), nn.Linear(64, 3)
@@ -366,47 +248,6 @@ def test_models_of_one_class_do_not_share_names(tmp_path):
     assert found["Linear_weight"] == (64, 64)
     assert found["Linear_1_weight"] == (3, 64)
     assert found["gradient/Linear_1_weight"] == (3, 64)
-
-
-def test_steps_go_on_after_an_interruption(tmp_path, monkeypatch):
-    monkeypatch.setattr(resume_module, "_LOOK_SECONDS", 0.0)
-    checkpoints = tmp_path / "checkpoints"
-    checkpoints.mkdir()
-    place = Place(checkpoint_dir=str(checkpoints))
-    model = Net()
-    with attach(ALL, tmp_path / "first", place=place):
-        fit(model, plain_loss, steps=3)
-        torch.save(model.state_dict(), checkpoints / "model.pt")
-        fit(model, plain_loss, steps=2)  # lost with the machine
-    (state,) = json.loads((checkpoints / "metadata.json").read_text())
-    assert state["latest-global-step-seen"] == 2
-    with attach(ALL, tmp_path / "second", place=place):
-        fit(model, plain_loss, steps=2)
-        torch.save(model.state_dict(), checkpoints / "model.pt")  # the same name and size
-        fit(model, plain_loss, steps=1)
-    assert list(SavedTensors(tmp_path / "second").steps()) == [3, 4, 5]
-    with attach(ALL, tmp_path / "third", place=place):
-        fit(model, plain_loss, steps=1)
-    assert list(SavedTensors(tmp_path / "third").steps()) == [5]
-
-
-def test_a_count_that_cannot_be_kept_is_one_warning(tmp_path, monkeypatch, capsys):
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(resume_module, "_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(resume_module, "write_atomically", fail)
-    checkpoints = tmp_path / "checkpoints"
-    checkpoints.mkdir()
-    model = Net()
-    with attach(ALL, tmp_path / "tensors", place=Place(checkpoint_dir=str(checkpoints))) as hook:
-        for number in range(4):
-            (checkpoints / f"{number}.pt").write_bytes(b"")
-            fit(model, plain_loss, steps=1)
-            hook.flush()
-    assert list(SavedTensors(tmp_path / "tensors").steps()) == [0, 1, 2, 3]
-    error = capsys.readouterr().err
-    assert error.count("[stoker] warning") == error.count("will not know its step: No space") == 1
 
 
 def test_whole_models_can_be_pickled_while_the_hook_is_on(tmp_path):

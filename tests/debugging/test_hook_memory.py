@@ -9,17 +9,22 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from stoker.debugging.description import Description
+from stoker.debugging.hook import recorder as recorder_module
 from stoker.debugging.hook.arena import Arena, Pool
 from stoker.debugging.hook.attach import attach
 from stoker.debugging.hook.forms import Form
 from stoker.debugging.hook.plan import WantedParameter
 from stoker.debugging.hook.request import read_request
+from stoker.debugging.tensors import step_file
+from stoker.debugging.tensors.saved_tensors import SavedTensors
 
-from .hook_trainings import Net, fit, plain_loss
+from .hook_trainings import Net, batch, fit, plain_loss
 
 ALL = read_request("collections=all every=1")
 MB = 1 << 20
@@ -149,3 +154,68 @@ def test_a_step_that_is_larger_than_the_bound_is_taken_alone():
     assert pool.take(1000) is None
     pool.give_back(arena)
     assert pool.take(8 * MB) is arena  # its memory is not given away: the next one is as large
+
+
+@pytest.mark.parametrize("policy", ["wait", "drop"])
+def test_memory_is_bounded_by_waiting_or_by_leaving_steps_out(
+    tmp_path, capsys, monkeypatch, policy
+):
+    """The disk stands still until the training has made as many steps as memory holds."""
+    may_write = threading.Event()
+    stock = step_file.write_step
+
+    def write(*args: object) -> object:
+        may_write.wait(30)
+        return stock(*args)
+
+    monkeypatch.setattr("stoker.debugging.tensors.background.write_step", write)
+    with attach(read_request(f"collections=all every=1 memory=4MB full={policy}"), tmp_path):
+        model = Net()
+        if policy == "wait":
+            waiting = recorder_module.Pool.take
+
+            def take(pool: object, expected_bytes: int) -> object:
+                if not pool._has_room(expected_bytes):  # type: ignore[attr-defined] # just then
+                    may_write.set()
+                return waiting(pool, expected_bytes)
+
+            monkeypatch.setattr(recorder_module.Pool, "take", take)
+        fit(model, plain_loss, steps=8)
+        may_write.set()
+    error = capsys.readouterr().err
+    steps = list(SavedTensors(tmp_path).steps())
+    if policy == "wait":
+        assert steps == list(range(8))
+        assert "training waits for it" in error
+    else:
+        assert steps == [0, 1, 2]
+        assert "5 steps were not saved" in error
+
+
+def test_memory_of_a_step_in_inference_mode_serves_any_other(tmp_path, capsys):
+    model = Net().eval()
+    with attach(ALL, tmp_path) as hook:
+        for mode in (torch.inference_mode(), torch.no_grad(), torch.inference_mode()):
+            for _ in range(2):
+                with mode:
+                    plain_loss(model, *batch())
+                hook.flush()  # the next step finds the memory of this one
+    assert "failed" not in capsys.readouterr().err
+    assert list(SavedTensors(tmp_path).steps()) == list(range(6))
+
+
+def test_inputs_and_outputs_of_a_step_are_bounded_and_weights_are_not(tmp_path, capsys):
+    """Without an optimizer nobody can tell where the step ends."""
+    model, judge = nn.Linear(300, 300), nn.Linear(300, 300).requires_grad_(False)
+    x = torch.randn(10, 300)
+    with attach(read_request("collections=all every=1 memory=100KB"), tmp_path):
+        for _ in range(2):
+            F.mse_loss(model(x), x).backward()
+            for _ in range(20):
+                judge(x)
+    assert capsys.readouterr().err.count("the rest of them is left out") == 1
+    step = SavedTensors(tmp_path).at(1)
+    ends = [t for t in step.needed("all") if "put_" in t.name]
+    assert 2 < len(ends) < 14
+    assert sum(tensor.value().nbytes for tensor in ends) <= 100_000 + x.nbytes
+    assert step.find("gradient/Linear_weight").value().shape == (300, 300)

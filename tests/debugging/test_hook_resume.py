@@ -8,9 +8,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from stoker.debugging.hook import resume
+from stoker.debugging.hook.attach import Place, attach
+from stoker.debugging.hook.request import read_request
 from stoker.debugging.hook.resume import CheckpointWatch, Counts, read_counts
+from stoker.debugging.tensors.saved_tensors import SavedTensors
+
+from .hook_trainings import Net, fit, plain_loss
+
+ALL = read_request("collections=all every=1")
 
 
 @pytest.fixture
@@ -81,3 +89,44 @@ def test_checkpoints_are_seen_wherever_they_are_and_gone_ones_do_not_count(tmp_p
     old.unlink()
     clock[0] += 2
     assert not note(watch, 8)
+
+
+def test_steps_go_on_after_an_interruption(tmp_path, monkeypatch):
+    monkeypatch.setattr(resume, "_LOOK_SECONDS", 0.0)
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    place = Place(checkpoint_dir=str(checkpoints))
+    model = Net()
+    with attach(ALL, tmp_path / "first", place=place):
+        fit(model, plain_loss, steps=3)
+        torch.save(model.state_dict(), checkpoints / "model.pt")
+        fit(model, plain_loss, steps=2)  # lost with the machine
+    (state,) = json.loads((checkpoints / "metadata.json").read_text())
+    assert state["latest-global-step-seen"] == 2
+    with attach(ALL, tmp_path / "second", place=place):
+        fit(model, plain_loss, steps=2)
+        torch.save(model.state_dict(), checkpoints / "model.pt")  # the same name and size
+        fit(model, plain_loss, steps=1)
+    assert list(SavedTensors(tmp_path / "second").steps()) == [3, 4, 5]
+    with attach(ALL, tmp_path / "third", place=place):
+        fit(model, plain_loss, steps=1)
+    assert list(SavedTensors(tmp_path / "third").steps()) == [5]
+
+
+def test_a_count_that_cannot_be_kept_is_one_warning(tmp_path, monkeypatch, capsys):
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(resume, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(resume, "write_atomically", fail)
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    model = Net()
+    with attach(ALL, tmp_path / "tensors", place=Place(checkpoint_dir=str(checkpoints))) as hook:
+        for number in range(4):
+            (checkpoints / f"{number}.pt").write_bytes(b"")
+            fit(model, plain_loss, steps=1)
+            hook.flush()
+    assert list(SavedTensors(tmp_path / "tensors").steps()) == [0, 1, 2, 3]
+    error = capsys.readouterr().err
+    assert error.count("[stoker] warning") == error.count("will not know its step: No space") == 1
