@@ -84,9 +84,8 @@ def test_all_mistakes_of_a_file_are_told_at_once():
     with pytest.raises(ConfigInvalid) as caught:
         read_hook_config(
             {
-                "HookParameters": {"save_intervall": "1", "include_workers": "two"},
+                "HookParameters": {"include_workers": "two"},
                 "CollectionConfigurations": [
-                    collection("gradient"),
                     collection("weights", reductions="men", save_interval="x"),
                     collection("mine", include_regex="(", end_step="-1"),
                     {},
@@ -94,9 +93,7 @@ def test_all_mistakes_of_a_file_are_told_at_once():
             }
         )
     for text in (
-        "did you mean save_interval?",
         "include_workers 'two': expected one or all",
-        "collection gradient names no tensors: did you mean gradients?",
         "did you mean mean?",
         "save_interval 'x': expected a whole number",
         "include_regex '(', which is none",
@@ -104,6 +101,41 @@ def test_all_mistakes_of_a_file_are_told_at_once():
         "a collection without CollectionName",
     ):
         assert text in caught.value.message
+
+
+def test_what_is_not_known_is_a_warning_and_the_rest_is_saved():
+    config = read_hook_config(
+        {
+            "HookParameters": {"save_intervall": "1"},
+            "CollectionConfigurations": [
+                collection("weights", norms="l2"),
+                collection("feature_importance", save_interval="500"),
+            ],
+        }
+    )
+    assert [w.collection for w in config.wanted] == ["losses", "weights", "feature_importance"]
+    assert config.warnings == (
+        "debughookconfig.json: HookParameters does not know 'save_intervall',"
+        " did you mean save_interval?",
+        "debughookconfig.json: collection weights does not know 'norms', it is left out",
+    )
+    assert merge(config, read_request("every=1")).warnings == config.warnings
+
+
+def test_a_collection_without_tensors_makes_no_step_due():
+    config = read_hook_config(
+        {
+            "HookParameters": {"save_interval": "10"},
+            "CollectionConfigurations": [collection("labels", save_interval="1")],
+        }
+    )
+    table = Table(config.wanted)
+    assert table.due("TRAIN", 0).of(LOSS) is not None
+    assert table.due("TRAIN", 1) is None
+    assert table.nameless() == ["labels"]
+    # A rule may know what belongs to it: then its settings are those of the rule's need.
+    need = Need(collection="labels", of_loss=True, side="input", position=1)
+    assert not Table(with_needs(config.wanted, [need], config.schedules)).nameless()
 
 
 @pytest.mark.parametrize("content", [{"HookParameters": []}, {"CollectionConfigurations": {}}])
@@ -143,7 +175,6 @@ def test_a_request_says_the_same_in_one_line():
         ("every=0", "save_interval 0"),
         ("full=never", "expected wait or drop"),
         ("memory=much", "expected a size"),
-        ("collections=gradient", "did you mean gradients?"),
     ],
 )
 def test_a_request_that_cannot_be_read_shows_one_that_can(text, message):

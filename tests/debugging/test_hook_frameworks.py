@@ -14,7 +14,8 @@ from stoker.debugging.hook.attach import attach
 from stoker.debugging.hook.config import read_hook_config
 from stoker.debugging.tensors.saved_tensors import SavedTensors
 
-from .hook_trainings import Net, Weights, batch, fit, plain_loss, weights_of
+from .hook_frameworks import compiled, lightning_fit, trainer_fit
+from .hook_trainings import Net, Weights, batch, fit, plain_loss
 
 EVERYTHING = {"HookParameters": {"save_all": "true", "save_interval": "2"}}
 # They warn about workers, loggers and old calls of their own.
@@ -38,30 +39,6 @@ def assert_equal(without: Weights, with_hook: Weights) -> None:
     assert len(without) == len(with_hook) > 0
     for one, other in zip(without, with_hook, strict=True):
         assert torch.equal(one, other)
-
-
-class NetWithLoss(Net):
-    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-        scores = super().forward(x)
-        return {"loss": F.cross_entropy(scores, labels), "scores": scores}
-
-
-def compiled(how: str) -> tuple[Weights, int]:
-    """A training by way of the compiler, and how many graphs it made."""
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    torch.manual_seed(0)
-    net = NetWithLoss() if "loss" in how else Net()
-    model: nn.Module = net
-    if how.startswith("in place"):
-        net.compile(backend="aot_eager")
-    else:
-        model = torch.compile(net, backend="aot_eager", fullgraph=True)
-    if "loss" in how:
-        weights = fit(model, lambda m, x, labels: m(x, labels)["loss"], steps=4)
-    else:
-        weights = fit(model, plain_loss, steps=4)
-    return weights, torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 
 @pytest.mark.parametrize("how", ["wrapped", "in place", "wrapped with its loss"])
@@ -109,43 +86,6 @@ def test_scripted_functions_that_use_a_loss_still_compile(tmp_path):
     assert "copy_" not in str(traced.graph)
 
 
-def lightning_fit(folder: Path) -> Weights:
-    lightning = pytest.importorskip("lightning")
-
-    class Module(lightning.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = Net()
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.net(x)
-
-        def training_step(self, both: tuple, _: int) -> torch.Tensor:
-            return F.cross_entropy(self(both[0]), both[1])
-
-        def validation_step(self, both: tuple, _: int) -> None:
-            F.cross_entropy(self.net(both[0]), both[1])
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.Adam(self.parameters())
-
-    torch.manual_seed(0)
-    model = Module()
-    data = [batch() for _ in range(4)]
-    loaders = [torch.utils.data.DataLoader(some, batch_size=None) for some in (data, data[:2])]
-    trainer = lightning.Trainer(
-        accelerator="cpu",
-        max_epochs=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-    )
-    trainer.fit(model, *loaders)
-    return weights_of(model)
-
-
 def test_lightning_trains_as_before_and_is_saved(tmp_path):
     without = lightning_fit(tmp_path)
     with attach(read_hook_config(EVERYTHING), tmp_path / "tensors"):
@@ -161,32 +101,6 @@ def test_lightning_trains_as_before_and_is_saved(tmp_path):
     assert wanted - names_at(tmp_path / "tensors", saved.steps("EVAL")[-1]) == {
         "gradient/Module_net.fc.weight"
     }
-
-
-def trainer_fit(folder: Path) -> Weights:
-    transformers = pytest.importorskip("transformers")
-    config = transformers.BertConfig(
-        vocab_size=20, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=8, max_position_embeddings=8,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    model = transformers.BertForSequenceClassification(config)
-    data = [
-        {"input_ids": torch.randint(0, 20, (6,)), "labels": torch.tensor(n % 2)} for n in range(8)
-    ]
-    arguments = transformers.TrainingArguments(
-        output_dir=str(folder),
-        use_cpu=True,
-        per_device_train_batch_size=2,
-        gradient_accumulation_steps=2,
-        gradient_checkpointing=True,
-        max_steps=2,
-        report_to=[],
-        save_strategy="no",
-        disable_tqdm=True,
-    )
-    transformers.Trainer(model, arguments, train_dataset=data).train()
-    return weights_of(model)
 
 
 def test_the_trainer_of_hugging_face_trains_as_before_and_is_saved(tmp_path, capsys):

@@ -169,6 +169,22 @@ def test_what_must_be_one_graph_stays_one(tmp_path, how):
     assert all(map(torch.equal, without, with_hook))
 
 
+def test_nothing_of_ours_gets_into_a_cuda_graph(tmp_path, monkeypatch):
+    """Neither a step nor, in the backward pass, a gradient for the step of the warm-up."""
+    model = Net()
+    with hooked(tmp_path):
+        F.cross_entropy(model(batch()[0]), batch()[1])  # a warm-up that is not finished
+        with monkeypatch.context() as graph:
+            graph.setattr(torch.cuda, "is_initialized", lambda: True)
+            graph.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+            F.cross_entropy(model(batch()[0]), batch()[1]).backward()
+        train(model, steps=1)
+    assert list(SavedTensors(tmp_path).steps()) == [0, 1]
+    assert "gradient/Net_fc.weight" not in names_at(tmp_path, 0)
+    assert "fc_output_1" not in names_at(tmp_path, 0)
+    assert "gradient/Net_fc.weight" in names_at(tmp_path, 1)
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
 def test_scripted_models_are_saved_from_outside(tmp_path, capsys):
     model = torch.jit.script(nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 3)))
@@ -233,6 +249,29 @@ def test_a_copy_that_is_tried_after_the_optimizer_is_in_eval_mode(tmp_path):
             average(batch()[0])
     saved = SavedTensors(tmp_path)
     assert [saved.at(step).mode for step in saved.steps()] == ["TRAIN", "EVAL"] * 2
+
+
+def test_a_frozen_network_that_is_called_on_and_on_does_not_grow_the_step(tmp_path):
+    """A GAN that is scored after a step, as by FID: the judge is frozen, and called for hours."""
+    model, judge = Net(), Net().requires_grad_(False).eval()
+
+    def loss_of(model: nn.Module, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        # Before the optimizer it belongs to the step, and so does what comes after it.
+        return F.cross_entropy(model(x), labels) + F.mse_loss(judge(x), judge(2 * x))
+
+    with hooked(tmp_path) as hook:
+        for _ in range(2):
+            train(model, loss_of, steps=1)
+            for _ in range(50):
+                judge(batch()[0])
+            hook.flush()
+            assert hook._recorder.open is None
+    saved = SavedTensors(tmp_path)
+    assert list(saved.steps()) == [0, 1]
+    for step in saved.steps():
+        names = names_at(tmp_path, step)
+        assert {"gradient/Net_fc.weight", "mse_loss_output_0", "Net_1_output_1"} <= names
+        assert "Net_1_output_12" not in names
 
 
 def test_losses_are_known_by_other_names_and_may_hold_the_model(tmp_path, capsys):

@@ -127,6 +127,45 @@ def test_smdebug_lists_and_reads_what_an_untouched_script_left(run, opt_ml, monk
     assert np.all(trial.tensor("relu_output_0").value(11, mode=smd.modes.GLOBAL) >= 0)
 
 
+OWN_HOOK = SCRIPT.replace(
+    "    for step in",
+    """
+    import smdebug.pytorch as smd
+    hook = smd.Hook.create_from_json_file()
+    hook.get_collection("labels").include("truth")
+    hook.register_module(model)
+    for step in""",
+).replace(
+    "        print(",
+    """
+        hook.save_tensor("truth", torch.ones(4), collections_to_write="labels")
+        print(""",
+)
+
+
+def test_a_script_with_a_hook_of_smdebugs_is_left_alone_whatever_it_collects(run, opt_ml):
+    folder = opt_ml.root / "output/tensors"
+    opt_ml.config(
+        "debughookconfig",
+        {
+            "S3OutputPath": "s3://bucket/prefix",
+            "LocalPath": str(folder),
+            "HookParameters": {"save_interval": "5"},
+            "CollectionConfigurations": [
+                {"CollectionName": "losses"},
+                {"CollectionName": "labels", "CollectionParameters": {"save_interval": "5"}},
+            ],
+        },
+    )
+    file = str(opt_ml.root / "input/config/debughookconfig.json")
+    done = run(OWN_HOOK, environ={"SMDEBUG_CONFIG_FILE_PATH": file})
+    assert done.returncode == 0, done.stderr
+    assert "no tensors are saved" not in done.stderr
+    assert done.stderr.count("[stoker] warning") == 1
+    assert "nothing is saved twice" in done.stderr
+    assert "truth" in names_at(read(opt_ml), 5)
+
+
 def test_two_ranks_save_as_two_workers(run, opt_ml):
     opt_ml.config(
         "debughookconfig",

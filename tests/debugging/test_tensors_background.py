@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import resource
 import subprocess
@@ -19,6 +21,7 @@ from stoker.debugging.tensors import (
     BackgroundWriter,
     SavedStep,
     SavedTensors,
+    direct_file,
     mark_end,
     step_file,
     write_collections,
@@ -112,6 +115,36 @@ def test_other_work_keeps_its_place_in_the_order(tmp_path, make_writer):
     writer.close()
     assert list(SavedTensors(tmp_path / "t").steps()) == [999, 1000]
     assert (tmp_path / "t/collections/000000000/worker_0_collections.json").exists()
+
+
+def test_a_kernel_without_huge_pages_writes_past_the_cache_all_the_same(tmp_path, monkeypatch):
+    class Memory(mmap.mmap):
+        def madvise(self, *_: object) -> None:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(direct_file, "_SPARE", [])
+    monkeypatch.setattr(direct_file.mmap, "mmap", Memory)
+    assert isinstance(direct_file._make_buffer(), Memory)
+
+
+def test_steps_are_written_where_no_thread_can_be_started(
+    tmp_path, make_writer, said, monkeypatch
+):
+    """From Python 3.12 on none can in an exit function, where a short run hands its steps over."""
+
+    def refuse(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    writer, done = make_writer(), []
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for step in range(3):
+        assert writer.write(make_step(step), size_bytes=40, on_done=lambda: done.append(True))
+    assert writer.flush()
+    tally = writer.close()
+    assert (tally.written, tally.dropped, tally.failed) == (3, 0, 0)
+    assert len(done) == 3
+    assert list(SavedTensors(tmp_path / "t").steps()) == [0, 1, 2]
+    assert said == []
 
 
 def test_a_full_queue_makes_the_training_wait(make_writer, said):

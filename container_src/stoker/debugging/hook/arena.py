@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import mmap
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 
-_ALIGNMENT = 64
+ALIGNMENT_BYTES = 64
 _SMALLEST_BYTES = 1 << 20
 _HUGE_PAGES_BYTES = 4 << 20
+_WIPE_ON_FORK = 18
+"""Linux's MADV_WIPEONFORK, which Python has no name for: children get zeros in its place."""
 _PATIENCE_SECONDS = 60.0
 
 # What NumPy, and so the files, can hold; the rest is widened.
@@ -55,6 +59,10 @@ class Arena:
         self._chunks: list[torch.Tensor] = []
         self._chunk = self._offset_bytes = 0
         self._places: dict[str, _Place] = {}
+        # Gradients of two devices come in two threads. A signal handler may come in between.
+        self._lock = threading.RLock()
+        self.used_bytes = 0
+        """Of the step that has it."""
 
     @property
     def size_bytes(self) -> int:
@@ -62,13 +70,22 @@ class Arena:
 
     def reserve(self, size_bytes: int) -> None:
         """Makes sure that this much is there in one piece, now and not bit by bit."""
-        if not self._chunks or self._left_bytes() < size_bytes:
-            self._grow(size_bytes)
+        with self._lock:
+            if size_bytes and (not self._chunks or self._left_bytes() < size_bytes):
+                self._grow(size_bytes)
 
     def room(self, name: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
         """An uninitialised tensor on the host, the caller's until `reset`."""
+        with self._lock:
+            return self._room(name, shape, dtype)
+
+    def reset(self) -> None:
+        """All of it is free again."""
+        self._chunk = self._offset_bytes = self.used_bytes = 0
+
+    def _room(self, name: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
         size_bytes = shape.numel() * dtype.itemsize
-        padded_bytes = -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
+        padded_bytes = -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         if not self._chunks or self._left_bytes() < padded_bytes:
             self._grow(padded_bytes)
         place = self._places.get(name)
@@ -79,11 +96,8 @@ class Arena:
                 flat = self._chunks[self._chunk][self._offset_bytes :][:size_bytes]
                 self._places[name] = place = _Place(*here, flat.view(dtype).view(shape))
         self._offset_bytes += padded_bytes
+        self.used_bytes += padded_bytes
         return place.view
-
-    def reset(self) -> None:
-        """All of it is free again."""
-        self._chunk = self._offset_bytes = 0
 
     def _left_bytes(self) -> int:
         return self._chunks[self._chunk].numel() - self._offset_bytes
@@ -93,7 +107,7 @@ class Arena:
             self._chunk, self._offset_bytes = self._chunk + 1, 0
             if self._left_bytes() >= size_bytes:
                 return
-        wanted_bytes = max(size_bytes, self.size_bytes, _SMALLEST_BYTES)
+        wanted_bytes = max(size_bytes, self.size_bytes // 4, _SMALLEST_BYTES)
         self._chunks.append(_allocate(wanted_bytes, is_pinned=self._is_pinned))
         self._chunk, self._offset_bytes = len(self._chunks) - 1, 0
 
@@ -103,57 +117,108 @@ def _allocate(size_bytes: int, *, is_pinned: bool) -> torch.Tensor:
     with torch.inference_mode(False):
         if is_pinned:
             return torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True)
-        memory = mmap.mmap(-1, size_bytes)
-        if size_bytes >= _HUGE_PAGES_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        # Private: of shared memory the system makes no huge pages.
+        memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if size_bytes >= _HUGE_PAGES_BYTES:
             # Else the first step that uses it is slowed by one fault for each 4 KiB.
-            memory.madvise(mmap.MADV_HUGEPAGE)
+            _advise(memory, mmap.MADV_HUGEPAGE)
+        # Else a step after each fork of a DataLoader copies all pages. (Not MADV_DONTFORK: a
+        # child that lets go of it would unmap what it has got at the same address meanwhile.)
+        _advise(memory, _WIPE_ON_FORK)
         return torch.from_numpy(np.frombuffer(memory, dtype=np.uint8))
 
 
+def _advise(memory: mmap.mmap, advice: int) -> None:
+    with suppress(OSError):  # a kernel without that
+        memory.madvise(advice)
+
+
 class Pool:
-    """Arenas within a bound: those of steps that wait to be written, and those that are free."""
+    """Arenas within a bound: those of steps that wait to be written, and those that are free.
+
+    A step that is larger than the bound alone is taken when no other waits.
+    """
 
     def __init__(self, limit_bytes: int, when_full: Literal["wait", "drop"]) -> None:
         self._limit_bytes = limit_bytes
         self._patience_seconds = _PATIENCE_SECONDS if when_full == "wait" else 0.0
         self._changed = threading.Condition()
-        self._arenas: list[Arena] = []
+        self._in_use: list[Arena] = []
         self._free: list[Arena] = []
-        self._expected_bytes = 0
         self._is_stuck = False
         """Nobody waits for a disk that hangs a second time."""
         self.waited = 0
         """How often the training had to wait for the disk."""
 
-    def take(self) -> Arena | None:
-        """An empty arena; None if the steps before take all memory and nobody waits longer."""
+    @property
+    def size_bytes(self) -> int:
+        """Of all that it holds. Arenas grow while a step has them, so it is added up anew."""
+        return _size_bytes(self._in_use) + _size_bytes(self._free)
+
+    def take(self, expected_bytes: int = 0) -> Arena | None:
+        """An empty arena; None if the steps before take all memory and nobody waits longer.
+
+        Args:
+            expected_bytes: what the step will need, as far as anybody knows.
+        """
         with self._changed:
-            if not self._has_room():
+            if not self._has_room(expected_bytes):
                 self.waited += 1
                 patience_seconds = 0.0 if self._is_stuck else self._patience_seconds
-                if not self._changed.wait_for(self._has_room, patience_seconds):
+                if not self._changed.wait_for(
+                    lambda: self._has_room(expected_bytes), patience_seconds
+                ):
                     self._is_stuck = True
                     return None
-            if self._free:
-                return self._free.pop()
-            has_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-            self._arenas.append(Arena(is_pinned=has_cuda))
-            return self._arenas[-1]
+            arena = self._choose(expected_bytes) or self._make(expected_bytes)
+            self._in_use.append(arena)
+            return arena
 
     def give_back(self, arena: Arena) -> None:
         """Its step is written. Called by the writer's thread."""
         with self._changed:
-            self._expected_bytes = arena.size_bytes
             self._is_stuck = False
             arena.reset()
+            self._in_use.remove(arena)
             self._free.append(arena)
+            # Not the last of all: the steps would have to touch new memory each time.
+            while self.size_bytes > self._limit_bytes and len(self._free) > (not self._in_use):
+                self._drop_one()
             self._changed.notify_all()
 
-    def _has_room(self) -> bool:
-        taken_bytes = sum(arena.size_bytes for arena in self._arenas)
-        expected_bytes = max([self._expected_bytes, *(a.size_bytes for a in self._arenas)])
-        return (
-            bool(self._free)
-            or not self._arenas
-            or taken_bytes + expected_bytes <= self._limit_bytes
-        )
+    def _has_room(self, expected_bytes: int) -> bool:
+        """What is free does not count: it is used, or dropped."""
+        next_bytes = max(expected_bytes, _SMALLEST_BYTES)
+        return not self._in_use or _size_bytes(self._in_use) + next_bytes <= self._limit_bytes
+
+    def _choose(self, expected_bytes: int) -> Arena | None:
+        """The smallest that is large enough: each of them would grow to the largest step else."""
+        chosen = _fitting(self._free, expected_bytes)
+        if chosen is None:
+            return None
+        self._free.remove(chosen)
+        return chosen if chosen.size_bytes >= expected_bytes else None
+
+    def _make(self, expected_bytes: int) -> Arena:
+        while self._free and self.size_bytes + expected_bytes > self._limit_bytes:
+            self._drop_one(expected_bytes)
+        arena = Arena(is_pinned=torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+        arena.reserve(expected_bytes)
+        return arena
+
+    def _drop_one(self, more_bytes: int = 0) -> None:
+        """Gives memory back to the system, as it is more than the bound."""
+        dropped = _fitting(self._free, self.size_bytes + more_bytes - self._limit_bytes)
+        if dropped is not None:
+            self._free.remove(dropped)
+
+
+def _size_bytes(arenas: Sequence[Arena]) -> int:
+    return sum(arena.size_bytes for arena in arenas)
+
+
+def _fitting(arenas: Sequence[Arena], size_bytes: int) -> Arena | None:
+    """The smallest that has so much, or else the largest of all."""
+    by_size = sorted(arenas, key=lambda arena: arena.size_bytes)
+    enough = [arena for arena in by_size if arena.size_bytes >= size_bytes]
+    return next(iter([*enough, *reversed(by_size)]), None)

@@ -73,12 +73,14 @@ class Hook:
         place: Place,
         sink: Sink | None,
     ) -> None:
-        self._config, self._folder = config, folder
+        # The script may change its working folder before the first step, or between two.
+        self._config, self._folder = config, os.path.abspath(folder)
         self._needs, self._place, self._sink = needs, place, sink
         self._recorder: Recorder | None = None
         self._claim: Claim | None = None
         self._is_closed = False
-        self._process = os.getpid()
+        self._wait: Callable[[], object] = _nothing
+        """Where the hook has given up: for what was handed over before."""
         self.capture = Capture(self._start, guard=self._guarded)
         _forget_in_children(self)
 
@@ -96,13 +98,13 @@ class Hook:
     def close(self) -> None:
         """Ends the last step, writes all that is left and takes the hook off."""
         if self._is_closed:
+            self._wait()
             return
         self._take_off()
         if self._recorder is not None:
             try:
                 self._recorder.close()
-                if not self._recorder.has_failed:
-                    mark_end(self._folder, is_job=self._place.is_job)
+                self._leave_folder(is_end=not self._recorder.has_failed)
             except Exception as error:  # a full disk, say: the training has succeeded all the same
                 _warn(f"the last tensors are not saved: {error}")
         if self._claim is not None:
@@ -123,18 +125,41 @@ class Hook:
         atexit.unregister(self.close)
         self.capture.close()
 
+    def _give_up(self, *, is_end: bool) -> None:
+        """Takes the hook off while the training goes on, which does not wait for the last writes.
+
+        Args:
+            is_end: nobody else will save in the folder, as far as we know.
+        """
+        self._take_off()
+        recorder, self._recorder = self._recorder, None  # its memory goes with it
+        if recorder is not None:
+            self._wait = recorder.leave(lambda: self._leave_folder(is_end=is_end))
+        elif self._claim is not None:
+            self._claim.release()
+
+    def _leave_folder(self, *, is_end: bool) -> None:
+        try:
+            if is_end:
+                mark_end(self._folder, is_job=self._place.is_job)
+        finally:
+            if self._claim is not None:
+                self._claim.release()
+
     def _start(self) -> Recorder | None:
         """Before each step: who saves it. None also takes the hook off."""
         if _has_smdebug_hook():
             _warn("the script has a hook of smdebug's own: ours withdraws, nothing is saved twice")
+            if self._recorder is not None:
+                self._recorder.end_step()
+            self._give_up(is_end=False)
         elif self._recorder is None:
             self._recorder = self._make_recorder()
+            if self._recorder is None:
+                self._give_up(is_end=False)
         elif self._recorder.has_failed:
             _warn("the debugger's hook is off now; the training goes on")
-            self._recorder = None
-        if self._recorder is None or _has_smdebug_hook():
-            self._take_off()
-            return None
+            self._give_up(is_end=False)
         return self._recorder
 
     def _make_recorder(self) -> Recorder | None:
@@ -197,8 +222,13 @@ class Hook:
                     "the debugger's hook has failed and is off now; the training goes on:"
                     f" {type(error).__name__}: {error}"
                 )
-                self._take_off()
+                self._give_up(is_end=True)
                 return None
+            except BaseException:
+                # A signal handler of the script's ends it here, in the middle of a copy.
+                if self._recorder is not None:
+                    self._recorder.drop_step()
+                raise
 
         return guarded
 
@@ -208,6 +238,10 @@ class Hook:
             self._claim.forget()
         if self._recorder is not None and not self._is_closed:
             self._take_off()
+
+
+def _nothing() -> None:
+    """There is nothing to wait for."""
 
 
 def _forget_in_children(hook: Hook) -> None:

@@ -20,6 +20,7 @@ from stoker.debugging.hook.models import (
     Model,
     Models,
     has_compiler,
+    is_cuda_graph_made,
     is_loss,
     is_unusual_call,
     unwrap,
@@ -28,6 +29,8 @@ from stoker.debugging.hook.open_step import OpenStep
 from stoker.debugging.hook.plan import Plan, Plans
 from stoker.debugging.hook.recorder import Recorder
 from stoker.debugging.step_tensors import Mode
+
+_MOST_FROZEN_CALLS = 8
 
 Start = Callable[[], Recorder | None]
 Guard = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -56,6 +59,8 @@ class Capture:
         """A loss was seen in this step."""
         self._is_learnt = False
         """An optimizer has made its step since this one began."""
+        self._frozen_calls = 0
+        """Of frozen models, after that, which had been called in this step already."""
         self._optimizers = register_optimizer_step_post_hook(self._learn)
         self._plans = Plans()
         self._gradients: list[RemovableHandle] = []
@@ -72,6 +77,7 @@ class Capture:
         self.calls.close()
         self.losses.close()
         self._optimizers.remove()
+        self._recorder = None  # and with it its memory
         _remove(self._gradients)
         _remove(self._inside)
 
@@ -142,11 +148,14 @@ class Capture:
             self._seen.clear()
             self._called.clear()
             self._mode, self._has_loss, self._is_learnt = mode, False, False
+            self._frozen_calls = 0
             self._recorder = self._start()
             if self._recorder is None:
                 return None
             self._recorder.next_step(mode)
             self._listen_to_others(model)
+        elif inner in self._called and self._is_learnt:
+            self._count_frozen_call()
         step = self._open()
         if step is not None:
             model.refresh()
@@ -171,6 +180,17 @@ class Capture:
         is_teacher = mode == "EVAL" and not self._is_learnt
         return model.has_trainable and is_other and not is_teacher
 
+    def _count_frozen_call(self) -> None:
+        """A frozen model that is called on and on after the optimizer is no teacher any more.
+
+        It makes a score such as FID, say, over thousands of images: each call adds to the step,
+        so that ends here. A few may come before a second optimizer has its turn.
+        """
+        self._frozen_calls += 1
+        if self._frozen_calls > _MOST_FROZEN_CALLS and self._recorder is not None:
+            _remove(self._gradients)
+            self._recorder.end_step()
+
     def _leave_model(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: object
     ) -> None:
@@ -192,9 +212,8 @@ class Capture:
         found = list(plan.parameters())
         if not found:
             return
-        step.arena.reserve(sum(wanted.size_bytes for wanted, _ in found))
         with torch.no_grad():
-            step.take_all([(wanted.description, parameter) for wanted, parameter in found])
+            step.take_parameters(found)
 
     def _listen_to_others(self, model: Model) -> None:
         """A generator may be called in one step, and get its gradients in another one."""
@@ -252,7 +271,8 @@ class _Gradient:
 
     def __call__(self, gradient: torch.Tensor) -> None:
         step = self._open()
-        if step is not None:
+        # A warm-up before the graph is made has left its hooks on the parameters.
+        if step is not None and not is_cuda_graph_made():
             with torch.no_grad():
                 step.take(self._description, gradient)
 

@@ -9,14 +9,7 @@ from typing import Any, Literal
 
 from stoker.contract.record import Record
 from stoker.debugging.booleans import parse_boolean
-from stoker.debugging.hook.wanted import (
-    DEFAULT,
-    KNOWN_COLLECTIONS,
-    LOSSES,
-    REGEXES,
-    Schedules,
-    Wanted,
-)
+from stoker.debugging.hook.wanted import DEFAULT, LOSSES, REGEXES, Schedules, Wanted
 from stoker.debugging.need import ALL
 from stoker.debugging.reductions import REDUCTIONS
 from stoker.debugging.step_tensors import MODES, Mode
@@ -33,8 +26,6 @@ HOOK_KEYS = {
 }
 COLLECTION_KEYS = {*_TIMES, *_FORMS, *_OF_MODES, "save_histogram"}
 _FILE = "debughookconfig.json"
-_MOST_EACH = 20
-"""Of collections, and of parameters each: what the service takes."""
 
 
 class HookConfig(Record):
@@ -51,6 +42,18 @@ class HookConfig(Record):
     when_full: WhenFull = "wait"
     limit_bytes: int = 1 << 30
     """Of memory for steps that wait to be written."""
+    warnings: tuple[str, ...] = ()
+    """What was asked for and is left out, since nobody here knows it."""
+
+
+class _Noted:
+    """What is wrong with the settings."""
+
+    def __init__(self) -> None:
+        self.mistakes: list[str] = []
+        """None of it can be used."""
+        self.warnings: list[str] = []
+        """The rest can."""
 
 
 def default_config(*collections: str, every: int = 500) -> HookConfig:
@@ -66,29 +69,33 @@ def default_config(*collections: str, every: int = 500) -> HookConfig:
 def read_hook_config(content: Mapping[str, Any]) -> HookConfig:
     """What the content of debughookconfig.json asks for. `{}` means losses, every 500 steps.
 
+    What is not known here may be for someone else, such as an smdebug hook of the script's own:
+    it is no mistake. The SDK itself asks for collections that only XGBoost has.
+
     Raises:
         ConfigInvalid: with all mistakes of it.
     """
-    mistakes: list[str] = []
-    parameters = _Parameters(content.get("HookParameters"), "HookParameters", HOOK_KEYS, mistakes)
+    noted = _Noted()
+    parameters = _Parameters(content.get("HookParameters"), "HookParameters", HOOK_KEYS, noted)
     schedules = parameters.schedules(dict.fromkeys(MODES, Schedule()))
-    entries = _entries(content.get("CollectionConfigurations"), mistakes)
-    found = (_of_collection(entry, parameters, schedules, mistakes) for entry in entries)
+    entries = _entries(content.get("CollectionConfigurations"), noted)
+    found = (_of_collection(entry, parameters, schedules, noted) for entry in entries)
     # A name may come twice, as the SDK adds what a rule needs to what the user asked for.
     named = [wanted for wanted in found if wanted is not None]
     whole = _of_hook(parameters, schedules)
     if not any(wanted.collection == LOSSES for wanted in named):
         named.insert(0, _loss(schedules))
     workers = parameters.choice("include_workers", ("one", "all"), "one")
-    if mistakes:
+    if noted.mistakes:
         raise ConfigInvalid(
-            f"{_FILE} cannot be used: {'; '.join(dict.fromkeys(mistakes))}",
+            f"{_FILE} cannot be used: {'; '.join(dict.fromkeys(noted.mistakes))}",
             fix="see docs/guide/debugger.md for the keys and their values",
         )
     return HookConfig(
         wanted=(*named, *whole),
         schedules=schedules,
         include_workers="all" if workers == "all" else "one",
+        warnings=tuple(noted.warnings),
     )
 
 
@@ -96,37 +103,30 @@ def _loss(schedules: Schedules) -> Wanted:
     return Wanted(collection=LOSSES, regexes=REGEXES[LOSSES], schedules=schedules)
 
 
-def _entries(content: object, mistakes: list[str]) -> Sequence[object]:
+def _entries(content: object, noted: _Noted) -> Sequence[object]:
     if content is None:
         return ()
     if not isinstance(content, list):
-        mistakes.append(f"CollectionConfigurations is {content!r:.80}: expected a list")
+        noted.mistakes.append(f"CollectionConfigurations is {content!r:.80}: expected a list")
         return ()
-    if len(content) > _MOST_EACH:
-        mistakes.append(f"{len(content)} collections: the most is {_MOST_EACH}")
     return content
 
 
 def _of_collection(
-    entry: object, hook: _Parameters, defaults: Schedules, mistakes: list[str]
+    entry: object, hook: _Parameters, defaults: Schedules, noted: _Noted
 ) -> Wanted | None:
     name = entry.get("CollectionName") if isinstance(entry, Mapping) else None
     if not isinstance(entry, Mapping) or not isinstance(name, str) or not name:
-        mistakes.append(f"a collection without CollectionName: {entry!r:.80}")
+        noted.mistakes.append(f"a collection without CollectionName: {entry!r:.80}")
         return None
     content = entry.get("CollectionParameters")
-    own = _Parameters(content, f"collection {name}", COLLECTION_KEYS, mistakes)
-    regexes = (*REGEXES.get(name, ()), *own.regexes())
-    if not regexes:
-        near = difflib.get_close_matches(name, KNOWN_COLLECTIONS, n=1)
-        hint = f"did you mean {near[0]}?" if near else "give it an include_regex"
-        mistakes.append(f"collection {name} names no tensors: {hint}")
+    own = _Parameters(content, f"collection {name}", COLLECTION_KEYS, noted)
     # Losses are saved as they are; smdebug takes no reductions of them either.
     form = own if own.has("reductions") else hook
     reductions = () if name == LOSSES else form.reductions()
     return Wanted(
         collection=name,
-        regexes=regexes,
+        regexes=(*REGEXES.get(name, ()), *own.regexes()),
         schedules=own.schedules(defaults),
         reductions=reductions,
         has_values=not reductions or form.flag("save_raw_tensor"),
@@ -159,8 +159,8 @@ def _of_hook(parameters: _Parameters, schedules: Schedules) -> list[Wanted]:
 class _Parameters:
     """One map of text to text; what is wrong with it is noted, not raised."""
 
-    def __init__(self, content: object, where: str, known: set[str], mistakes: list[str]) -> None:
-        self._where, self._mistakes = where, mistakes
+    def __init__(self, content: object, where: str, known: set[str], noted: _Noted) -> None:
+        self._where, self._noted = where, noted
         self._content: Mapping[str, Any] = {}
         if content is not None and not isinstance(content, Mapping):
             self._note(f"is {content!r:.80}: expected an object")
@@ -169,9 +169,8 @@ class _Parameters:
         for key in self._content:
             if key not in known:
                 near = difflib.get_close_matches(key, known, n=1)
-                self._note(
-                    f"does not know {key!r:.80}" + (f", did you mean {near[0]}?" if near else "")
-                )
+                hint = f"did you mean {near[0]}?" if near else "it is left out"
+                noted.warnings.append(f"{_FILE}: {where} does not know {key!r:.80}, {hint}")
 
     def has(self, key: str) -> bool:
         return key in self._content
@@ -231,7 +230,7 @@ class _Parameters:
             return None
 
     def _note(self, mistake: str) -> None:
-        self._mistakes.append(f"{self._where} {mistake}")
+        self._noted.mistakes.append(f"{self._where} {mistake}")
 
 
 def _split(text: object) -> list[str]:

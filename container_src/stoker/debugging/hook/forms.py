@@ -20,10 +20,13 @@ class Form(NamedTuple):
     histograms: tuple[str, ...]
     """Collections under which TensorBoard gets a histogram."""
 
-    @property
-    def is_copied(self) -> bool:
-        """Reductions are made of a copy, too, by the writer's thread: training waits less."""
-        return self.has_values or bool(self.reductions)
+    def is_copied(self, *, from_cpu: bool) -> bool:
+        """Whether it takes host memory.
+
+        Reductions are made of a copy, too, by the writer's thread: training waits less. On
+        another device they are made there.
+        """
+        return self.has_values or (from_cpu and bool(self.reductions))
 
 
 class Forms:
@@ -32,6 +35,8 @@ class Forms:
     def __init__(self, due: Sequence[Wanted]) -> None:
         self._due = due
         self._made: dict[str, Form | None] = {}
+        self.size_bytes = 0
+        """Of the largest step so far at which this was due."""
 
     def of(self, tensor: Description) -> Form | None:
         """None: it is not saved."""
@@ -69,7 +74,7 @@ class Table:
 
     def __init__(self, wanted: Sequence[Wanted]) -> None:
         self._wanted = wanted
-        self._forms: dict[tuple[bool, ...], Forms] = {}
+        self._forms: dict[tuple[bool, ...], Forms | None] = {}
         self._names: dict[int, list[str]] = {number: [] for number in range(len(wanted))}
 
     def due(self, mode: Mode, mode_step: int) -> Forms | None:
@@ -77,11 +82,11 @@ class Table:
         key = tuple([wanted.is_due(mode, mode_step) for wanted in self._wanted])
         if True not in key:
             return None
-        forms = self._forms.get(key)
-        if forms is None:
+        if key not in self._forms:
             due = [wanted for wanted, is_due in zip(self._wanted, key, strict=True) if is_due]
-            self._forms[key] = forms = Forms(due)
-        return forms
+            has_any = any(wanted.names_tensors for wanted in due)
+            self._forms[key] = Forms(due) if has_any else None
+        return self._forms[key]
 
     def enlist(self, tensor: Description) -> None:
         """A tensor of this name was saved."""
@@ -98,17 +103,27 @@ class Table:
             made[wanted.collection] = _union(known, found) if known else found
         return list(made.values())
 
+    def nameless(self) -> list[str]:
+        """Collections of which nothing says which tensors are theirs."""
+        named = {wanted.collection for wanted in self._wanted if wanted.names_tensors}
+        return list(dict.fromkeys(w.collection for w in self._wanted if w.collection not in named))
+
     def unmet(self) -> list[Wanted]:
-        """What was due and matched no tensor."""
+        """What was due and matched no tensor: one for each collection that is empty.
+
+        The SDK adds regexes of MXNet's names to a collection (`.*relu_output`), and our rule asks
+        for the same one by the class of the modules: it is enough that one of them finds some.
+        """
         was_due = [any(column) for column in zip(*self._forms, strict=True)]
-        return [
-            wanted
-            for number, wanted in enumerate(self._wanted)
-            if was_due
-            and was_due[number]
-            and not self._names[number]
-            and not (wanted.need is not None and wanted.need.is_optional)
-        ]
+        met = {wanted.collection for n, wanted in enumerate(self._wanted) if self._names[n]}
+        missed: dict[str, Wanted] = {}
+        for wanted, is_due in zip(self._wanted, was_due, strict=False):  # none, or one for each
+            is_optional = wanted.need is not None and wanted.need.is_optional
+            if is_due and wanted.names_tensors and not is_optional:
+                known = missed.setdefault(wanted.collection, wanted)
+                regexes = dict.fromkeys((*known.regexes, *wanted.regexes))
+                missed[wanted.collection] = known.replace(regexes=tuple(regexes))
+        return [wanted for name, wanted in missed.items() if name not in met]
 
 
 def _collection(wanted: Wanted, names: Sequence[str]) -> Collection:

@@ -227,4 +227,11 @@ def is_unusual_call() -> bool:
         or torch._C._get_tracing_state() is not None
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._len_torch_dispatch_stack() > 0
+        or is_cuda_graph_made()
     )
+
+
+def is_cuda_graph_made() -> bool:
+    """Whether CUDA records what is asked of it, to do it again later: a copy of ours as well."""
+    has_cuda: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return has_cuda and torch.cuda.is_current_stream_capturing()

@@ -6,11 +6,12 @@ import weakref
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import torch
 from torch import nn
 
 from stoker.debugging.description import Description
-from stoker.debugging.hook.arena import saved_type
-from stoker.debugging.hook.forms import Forms
+from stoker.debugging.hook.arena import ALIGNMENT_BYTES, saved_type
+from stoker.debugging.hook.forms import Form, Forms
 from stoker.debugging.hook.models import Model, describe_end, describe_gradient, is_loss
 
 _MOST_POSITIONS = 10
@@ -23,8 +24,14 @@ class WantedParameter(NamedTuple):
     description: Description
     gradient: Description | None
     """None where the gradient is not wanted, or there will be none."""
-    size_bytes: int
-    """Of the copies that are made of it."""
+    forms: tuple[Form | None, Form | None]
+    """Of the weight, and of the gradient."""
+
+    def copied_bytes(self, weight: torch.Tensor) -> int:
+        """Host memory for the copies that are made of it and of its gradient, which is alike."""
+        from_cpu = weight.device.type == "cpu"
+        copies = sum(form is not None and form.is_copied(from_cpu=from_cpu) for form in self.forms)
+        return copies * (weight.numel() * saved_type(weight.dtype).itemsize + ALIGNMENT_BYTES)
 
 
 class Plan:
@@ -75,12 +82,10 @@ class Plan:
         forms = self._forms.of(description), self._forms.of(gradient) if gradient else None
         if not any(forms):
             return None
-        size_bytes = parameter.numel() * saved_type(parameter.dtype).itemsize + 64
-        copies = sum(form is not None and form.is_copied for form in forms)
         return WantedParameter(
             description=description,
             gradient=gradient if forms[1] is not None else None,
-            size_bytes=copies * size_bytes,
+            forms=forms,
         )
 
     def _is_wanted(self, name: str, module: nn.Module) -> bool:

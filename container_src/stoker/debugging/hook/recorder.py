@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -16,7 +17,13 @@ from stoker.debugging.hook.resume import (
     read_counts,
     read_saved_counts,
 )
-from stoker.debugging.hook.wanted import LOSSES, Wanted, with_needs
+from stoker.debugging.hook.wanted import (
+    KNOWN_COLLECTIONS,
+    LOSSES,
+    OF_XGBOOST,
+    Wanted,
+    with_needs,
+)
 from stoker.debugging.need import Need
 from stoker.debugging.step_tensors import Mode
 from stoker.debugging.tensors.background import BackgroundWriter
@@ -60,11 +67,13 @@ class Recorder:
     ) -> None:
         self._folder, self._worker, self._workers = folder, worker, workers
         self._table = Table(with_needs(config.wanted, needs, config.schedules))
-        self._when_full = config.when_full
+        self._when_full, self._limit_bytes = config.when_full, config.limit_bytes
         self._pool = Pool(config.limit_bytes, config.when_full)
         self._sink = sink
         self._warn = warn
         self._said: set[str] = set()
+        for text in (*config.warnings, *map(_words_for_nameless, self._table.nameless())):
+            warn(text)
         self._dropped = 0
         self._descriptions: dict[str, Description] = {}
         self._writer = BackgroundWriter(folder, worker, limit_bytes=_NO_BOUND_BYTES, report=warn)
@@ -104,20 +113,21 @@ class Recorder:
     def next_step(self, mode: Mode) -> OpenStep | None:
         """Ends the step before and begins one."""
         self.end_step()
-        if self._checkpoints is not None:
-            self._checkpoints.note(self._counts())
+        self._note_checkpoints()
         self.step += 1
         mode_step = self.mode_steps[mode] = self.mode_steps.get(mode, -1) + 1
         forms = self._table.due(mode, mode_step)
         if forms is None:
             return None
-        arena = self._pool.take()
+        arena = self._pool.take(forms.size_bytes)
         if self._pool.waited:
             self._say_full()
         if arena is None:
             self._dropped += 1
             return None
-        self.open = OpenStep(self.step, mode, mode_step, forms, arena)
+        self.open = OpenStep(
+            self.step, mode, mode_step, forms, arena, limit_bytes=self._limit_bytes
+        )
         return self.open
 
     def end_step(self) -> None:
@@ -126,6 +136,9 @@ class Recorder:
         if step is None:
             return
         step.end()
+        step.forms.size_bytes = max(step.forms.size_bytes, step.arena.used_bytes)
+        if step.is_cut:
+            self._say_cut(step.step)
         self.last_saved_step = step.step
         self._enlist(step.described)
 
@@ -139,6 +152,12 @@ class Recorder:
             size_bytes=step.arena.size_bytes,
             on_done=lambda: self._pool.give_back(step.arena),
         )
+
+    def drop_step(self) -> None:
+        """Forgets the open step: what it holds may be half of it."""
+        step, self.open = self.open, None
+        if step is not None:
+            self._pool.give_back(step.arena)
 
     def _show(self, made: SavedStep, step: OpenStep) -> None:
         if self._sink is None:
@@ -154,16 +173,43 @@ class Recorder:
         """Waits for the writer."""
         self._writer.flush()
 
+    def leave(self, then: Callable[[], None]) -> Callable[[], object]:
+        """Saves nothing more. What was handed over is written still, and nobody waits for it.
+
+        Args:
+            then: done afterwards, by the writer's thread.
+
+        Returns:
+            What waits for all that.
+        """
+        self.drop_step()
+        self._writer.end(then)
+        return self._writer.close
+
     def close(self) -> None:
         """Writes all that is left, and says what was never seen."""
         self.end_step()
-        if self._checkpoints is not None:
-            self._checkpoints.note(self._counts())
+        self._note_checkpoints(is_last=True)
         self._writer.close()
         if self._dropped:
             self._warn(f"{self._dropped} steps were not saved: the disk was too slow for them")
         for wanted in self._table.unmet():
             self._warn(_words_for_unmet(wanted))
+
+    def _note_checkpoints(self, *, is_last: bool = False) -> None:
+        checkpoints = self._checkpoints  # the writer's thread may give it up just now
+        if checkpoints is None:
+            return
+        write = checkpoints.note(self._counts, is_last=is_last)
+        if write is not None:
+            self._writer.run(lambda: self._keep_counts(write))
+
+    def _keep_counts(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:  # of the checkpoints' disk: the tensors may have another
+            self._checkpoints = None
+            self._warn(f"a resumed run will not know its step: {error.strerror}")
 
     def _counts(self) -> Counts:
         return Counts(
@@ -190,13 +236,25 @@ class Recorder:
         self._writer.run(write)
 
     def _say_full(self) -> None:
-        if "full" not in self._said:
-            self._said.add("full")
-            does = "training waits for it" if self._when_full == "wait" else "steps are left out"
-            self._warn(
-                f"tensors come faster than {self._folder} takes them: {does}; save fewer tensors,"
-                " less often, or their reductions"
-            )
+        does = "training waits for it" if self._when_full == "wait" else "steps are left out"
+        self._say_once(
+            "full",
+            f"tensors come faster than {self._folder} takes them: {does}; save fewer tensors,"
+            " less often, or their reductions",
+        )
+
+    def _say_cut(self, step: int) -> None:
+        self._say_once(
+            "cut",
+            f"step {step} has more inputs and outputs than the {self._limit_bytes >> 20} MiB that"
+            " one may take: the rest of them is left out; save fewer of them, or allow for more"
+            " by STOKER_DEBUG=memory=4GB",
+        )
+
+    def _say_once(self, topic: str, text: str) -> None:
+        if topic not in self._said:
+            self._said.add(topic)
+            self._warn(text)
 
 
 def _words_for_unmet(wanted: Wanted) -> str:
@@ -210,3 +268,11 @@ def _words_for_unmet(wanted: Wanted) -> str:
         f"collection {wanted.collection} is empty: no tensor {what}; "
         "save_all=true (or STOKER_DEBUG=collections=all) for one step shows all names"
     )
+
+
+def _words_for_nameless(collection: str) -> str:
+    if collection in OF_XGBOOST:
+        return f"collection {collection} stays empty: it is for XGBoost, and this is PyTorch"
+    near = difflib.get_close_matches(collection, KNOWN_COLLECTIONS, n=1)
+    hint = f"did you mean {near[0]}?" if near else "give it an include_regex"
+    return f"collection {collection} stays empty, for it names no tensors: {hint}"

@@ -91,6 +91,7 @@ def merge(file: HookConfig, request: HookConfig) -> HookConfig:
         include_workers="all"
         if "all" in (file.include_workers, request.include_workers)
         else "one",
+        warnings=(*file.warnings, *request.warnings),
     )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from stoker.contract.files import write_atomically
@@ -17,8 +18,11 @@ from stoker.debugging.step_tensors import Mode
 from stoker.debugging.tensors.index_folder import IndexFolder
 
 FILE = "metadata.json"
-_MOST_FILES = 8
-"""Whose times are looked at before each step: the ones that were written last."""
+_LOOK_SECONDS = 1.0
+_MOST_WATCHED = 8
+"""Files, and folders, whose times are looked at: the ones that were written last."""
+_DRAFT = ".sagemaker-ignore"
+"""What the service's uploader leaves alone, and so what unfinished things are called."""
 _MOST_STATES = 100
 
 
@@ -63,34 +67,55 @@ def read_saved_counts(folder: str, worker: str) -> Counts:
 
 
 class CheckpointWatch:
-    """Writes the counts down whenever a checkpoint was made since it last looked."""
+    """Has the counts written down whenever a checkpoint was made since it last looked."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._states = _read_states(folder)
-        self._files: list[str] = []
-        self._seen = self._look(is_thorough=True)
+        self._watched: list[str] = []
+        self._known: set[tuple[int, str]] = set()
+        self._find()
+        self._seen = self._look()
+        self._looked_at = time.monotonic()
 
-    def note(self, counts: Counts) -> None:
-        """Called between two steps, with what was done up to now.
+    def note(
+        self, counts: Callable[[], Counts], *, is_last: bool = False
+    ) -> Callable[[], None] | None:
+        """Called between two steps. Looks at most once a second, unless it is for the last time.
 
-        Raises:
-            OSError: the file cannot be written.
+        Args:
+            counts: tells what was done up to now.
+            is_last: nobody will look later.
+
+        Returns:
+            What writes it down, if that has to be: it waits for the disk, and may raise OSError.
         """
-        if self._look(is_thorough=False) == self._seen:
-            return
-        times = self._look(is_thorough=True)
-        if times != self._seen and self._files:
-            self._states = [*self._states, _state(counts)][-_MOST_STATES:]
-            write_atomically(f"{self._folder}/{FILE}", json.dumps(self._states))
-        self._seen = self._look(is_thorough=True)
+        if not is_last and time.monotonic() - self._looked_at < _LOOK_SECONDS:
+            return None
+        self._looked_at = time.monotonic()
+        if self._look() == self._seen:
+            return None
+        has_new = self._find()
+        self._seen = self._look()
+        if not has_new:
+            return None
+        self._states = states = [*self._states, _state(counts())][-_MOST_STATES:]
+        return lambda: write_atomically(f"{self._folder}/{FILE}", json.dumps(states))
 
-    def _look(self, *, is_thorough: bool) -> list[int]:
-        """When the folder and its newest files changed last."""
-        if is_thorough:
-            found = [(_changed_at(path), path) for path in _checkpoint_files(self._folder)]
-            self._files = [path for _, path in sorted(found)[-_MOST_FILES:]]
-        return [_changed_at(path) for path in (self._folder, *self._files)]
+    def _look(self) -> list[int]:
+        """When the folders and the newest files changed last."""
+        return [_changed_at(path) for path in self._watched]
+
+    def _find(self) -> bool:
+        """Goes through all files. Returns whether one of them is new, or was written again."""
+        folders, files = _checkpoint_paths(self._folder)
+        before, self._known = self._known, set(files)
+        self._watched = [self._folder, *(path for _, path in _newest(folders) + _newest(files))]
+        return not self._known <= before
+
+
+def _newest(found: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    return sorted(found)[-_MOST_WATCHED:]
 
 
 def _changed_at(path: str) -> int:
@@ -100,11 +125,18 @@ def _changed_at(path: str) -> int:
         return 0
 
 
-def _checkpoint_files(folder: str) -> Iterator[str]:
-    for parent, _, names in os.walk(folder):
+def _checkpoint_paths(folder: str) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """Folders and files, each with the time at which it changed."""
+    folders, files = [], []
+    for parent, inside, names in os.walk(folder):
+        # A checkpoint that is being written is none yet; it will get another name.
+        inside[:] = [name for name in inside if not name.endswith(_DRAFT)]
+        folders.append((_changed_at(parent), parent))
         for name in names:
             if name != FILE and "sagemaker-" not in name:
-                yield os.path.join(parent, name)
+                path = os.path.join(parent, name)
+                files.append((_changed_at(path), path))
+    return folders, files
 
 
 def _state(counts: Counts) -> dict[str, Any]:

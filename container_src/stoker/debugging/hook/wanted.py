@@ -29,6 +29,11 @@ REGEXES: dict[str, tuple[str, ...]] = {
     ALL: (".*",),
 }
 KNOWN_COLLECTIONS = (*COLLECTION_KINDS, ALL, DEFAULT)
+# smdebug's for XGBoost. The SDK's rules for it add them to any estimator's configuration.
+OF_XGBOOST = (
+    *("metrics", "hyperparameters", "predictions", "labels", "feature_importance"),
+    *("average_shap", "full_shap", "trees"),
+)
 
 Schedules = Mapping[Mode, Schedule]
 
@@ -49,6 +54,11 @@ class Wanted(Record):
     has_histogram: bool = False
     is_content_with_values: bool = False
     """Whoever asks for reductions can make them from the values, where those are saved anyway."""
+
+    @property
+    def names_tensors(self) -> bool:
+        """Not where the collection has a name and nothing else, as in XGBoost's settings."""
+        return self.need is not None or bool(self.regexes)
 
     def matches(self, tensor: Description) -> bool:
         """Whether a tensor is one of those."""

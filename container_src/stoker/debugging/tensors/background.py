@@ -92,7 +92,7 @@ class BackgroundWriter:
         self._jobs: deque[_Job] = deque()
         self._queued_bytes = 0
         self._is_busy = False
-        self._is_closed = False
+        self._is_closed = self._is_ending = False
         self._thread: threading.Thread | None = None
         self._written = self._dropped = self._failed = self._size_bytes = 0
 
@@ -139,6 +139,16 @@ class BackgroundWriter:
         """
         self._add(_Job(work, 0, None, False))
 
+    def end(self, last: Callable[[], None]) -> None:
+        """Takes nothing more than this, which comes after all that is queued. Nobody waits.
+
+        An OSError of it is reported, as those of steps are.
+        """
+        self.run(last)
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
+
     def flush(self, timeout_seconds: float = _END_SECONDS) -> bool:
         """Waits until all that was handed over is written; False if that takes too long."""
         deadline = time.monotonic() + timeout_seconds
@@ -169,7 +179,7 @@ class BackgroundWriter:
         return self.tally
 
     def _add(self, job: _Job) -> bool:
-        if self._is_closed or not self._is_ours:
+        if self._is_closed or self._is_ending or not self._is_ours:
             return False
         with self._changed:
             if not self._has_room(job.size_bytes) and not self._wait_for_room(job.size_bytes):
@@ -177,9 +187,10 @@ class BackgroundWriter:
                 return False
             self._queued_bytes += job.size_bytes
             self._jobs.append(job)
-            if self._thread is None:
-                self._start()
+            has_thread = self._thread is not None or self._start()
             self._changed.notify_all()
+        if not has_thread:
+            self._do_here()
         return True
 
     def _has_room(self, size_bytes: int) -> bool:
@@ -197,15 +208,22 @@ class BackgroundWriter:
             )
         return has_room and not self._is_closed
 
-    def _start(self) -> None:
+    def _start(self) -> bool:
         # A daemon: threading would otherwise wait for it before it runs our exit function.
-        self._thread = threading.Thread(target=self._loop, name="stoker-tensors", daemon=True)
+        thread = threading.Thread(target=self._loop, name="stoker-tensors", daemon=True)
         try:
-            self._thread.start()
-        except RuntimeError:  # too late: the interpreter is ending
-            self._thread = None
-            self._jobs.clear()
-            self._queued_bytes = 0
+            thread.start()
+        except RuntimeError:  # the interpreter is ending, or the system has no more threads
+            return False
+        self._thread = thread
+        return True
+
+    def _do_here(self) -> None:
+        """The work of the thread, where there can be none. A short run ends before its first."""
+        while self._jobs:
+            job = self._jobs.popleft()
+            self._do(job)
+            self._queued_bytes -= job.size_bytes
 
     def _is_alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
@@ -214,7 +232,7 @@ class BackgroundWriter:
         while True:
             with self._changed:
                 while not self._jobs:
-                    if self._is_closed:
+                    if self._is_closed or self._is_ending:
                         return
                     self._changed.wait()
                 job = self._jobs.popleft()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -28,10 +29,10 @@ class DirectFile:
         """
         self.size_bytes = 0
         """Of everything appended so far."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_DIRECT
-        self._descriptor = os.open(path, flags, 0o666)
         # Memory that was never touched is slow: one buffer serves for file after file.
         self._memory = _SPARE.pop() if _SPARE else _make_buffer()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_DIRECT
+        self._descriptor = os.open(path, flags, 0o666)
         self._buffer = np.frombuffer(self._memory, np.uint8)
         self._filled = 0
 
@@ -91,5 +92,6 @@ def is_not_direct(error: OSError) -> bool:
 def _make_buffer() -> mmap.mmap:
     # Private: forked processes must not write into each other's.
     buffer = mmap.mmap(-1, _BUFFER_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    buffer.madvise(mmap.MADV_HUGEPAGE)
+    with suppress(OSError):  # a kernel without huge pages
+        buffer.madvise(mmap.MADV_HUGEPAGE)
     return buffer
