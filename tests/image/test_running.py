@@ -134,7 +134,12 @@ def test_a_job_starts_without_any_network(opt_ml, containers):
 
 def test_torchrun_works_without_a_network(opt_ml, containers):
     opt_ml.script(
-        "import torch.distributed as d; d.init_process_group('gloo'); print(d.get_rank())",
+        """
+        import torch.distributed as dist
+        dist.init_process_group("gloo")
+        print(dist.get_rank())
+        dist.destroy_process_group()
+        """,
         sagemaker_torch_distributed_enabled="true",
         sagemaker_mpi_num_of_processes_per_host="2",
     )

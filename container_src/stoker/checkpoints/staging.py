@@ -15,7 +15,10 @@ from stoker.checkpoints.shards import Place
 
 _SLACK_BYTES = 1024 * 1024  # the part that is JSON grows and shrinks from save to save
 _PAGE_BYTES = 2 * 1024 * 1024
-_ADVICE = (mmap.MADV_HUGEPAGE, mmap.MADV_DONTFORK)
+_WIPE_ON_FORK = 18
+"""Linux's MADV_WIPEONFORK, which Python has no name for. A loader's processes get zeros in its
+place, so that none of its pages is copied; without the place, what a child frees there could be
+something newer."""
 
 
 class Staging:
@@ -57,8 +60,8 @@ class Staging:
 def _make_touched(size_bytes: int) -> torch.Tensor:
     # Private: of shared memory most kernels make no huge pages.
     memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    for advice in _ADVICE:  # workers of a DataLoader must not make us copy the pages again
-        with suppress(OSError):  # a kernel without huge pages
+    for advice in (mmap.MADV_HUGEPAGE, _WIPE_ON_FORK):
+        with suppress(OSError):  # a kernel that knows no such advice
             memory.madvise(advice)
     staged = torch.frombuffer(memory, dtype=torch.uint8)
     ctypes.memset(staged.data_ptr(), 0, size_bytes)

@@ -36,6 +36,7 @@ while not heard:
         sys.exit("this host was not told to stop")
     time.sleep(0.01)
 dist.barrier()
+dist.destroy_process_group()
 rank = os.environ["RANK"]
 Path(os.environ["SM_MODEL_DIR"], f"rank-{rank}").write_text(f"told {len(heard)} times")
 print(f"rank {rank} leaves", flush=True)
