@@ -232,7 +232,8 @@ def test_a_metric_that_is_no_number_is_never_the_best(job, mode):
 def test_a_full_disk_surfaces_at_the_next_call(tmp_path):
     """A file size limit stands for the full disk: the same error from the same call."""
     code = f"""
-import errno, resource, signal, torch, stoker
+import errno, os, resource, signal, torch, stoker
+from stoker.checkpoints.store import Store
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 job = stoker.job(root={str(tmp_path)!r})
 model = torch.nn.Linear(600, 600)
@@ -244,6 +245,8 @@ with stoker.checkpoints(job, model=model) as ckpt:
         ckpt.flush()
     except stoker.StokerError as error:
         print(error)
+    store = Store(job.checkpoint_dir)
+    print("meanwhile", store.newest().step, os.listdir(store.folder))
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
 """
     ended = subprocess.run(
@@ -251,9 +254,9 @@ with stoker.checkpoints(job, model=model) as ckpt:
     )
     assert "the checkpoint of step 2 could not be written: rank 0: File too large" in ended.stdout
     assert "fix: " in ended.stdout
-    store = Store(tmp_path / "checkpoints")
-    assert store.newest().step == 1  # the one before is as it was
-    assert not [name for name in os.listdir(store.folder) if "ignore" in name]
+    assert "meanwhile 1 ['000001-step-1']" in ended.stdout  # the one before is as it was
+    # There is room again, and what failed is saved when the block is left.
+    assert Store(tmp_path / "checkpoints").newest().step == 2
 
 
 def test_a_folder_that_cannot_be_written_is_said_at_the_start(job, tmp_path):
@@ -321,3 +324,21 @@ def test_a_file_system_that_refuses_direct_writes_only_when_they_come(job, monke
         ckpt.advance()
     assert refused == [0]
     assert Store(job.checkpoint_dir).newest().step == 1
+
+
+def test_a_place_whose_save_failed_is_saved_when_the_block_is_left(job):
+    state = {"x": torch.ones(10)}
+    with stoker.checkpoints(job, state=state) as ckpt:
+        ckpt.advance()
+        ckpt.save()
+        ckpt.flush()
+        ckpt.advance()
+        hidden = job.checkpoint_dir.with_name("hidden")
+        job.checkpoint_dir.rename(hidden)
+        job.checkpoint_dir.touch()  # not even root writes into a file as if it were a folder
+        ckpt.save()
+        with pytest.raises(CheckpointFailed):
+            ckpt.flush()
+        job.checkpoint_dir.unlink()
+        hidden.rename(job.checkpoint_dir)
+    assert Store(job.checkpoint_dir).newest().step == 2

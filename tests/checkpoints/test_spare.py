@@ -115,6 +115,62 @@ def test_a_checkpoint_that_has_another_name_as_well_is_left_alone(job, tmp_path)
     assert content_of(tmp_path / "mine.safetensors") == before
 
 
+def test_a_checkpoint_that_is_a_link_costs_the_link_alone(job, tmp_path):
+    state = {"x": torch.zeros(1000)}
+    with stoker.checkpoints(job, keep=1, state=state) as ckpt:
+        save(job, ckpt)
+    (name,) = os.listdir(job.checkpoint_dir)
+    (job.checkpoint_dir / name).rename(tmp_path / "archive")
+    (job.checkpoint_dir / name).symlink_to(tmp_path / "archive")
+    before = content_of(tmp_path / "archive" / FILE)
+    with stoker.checkpoints(job, keep=1, state=state) as ckpt:
+        for _ in range(4):
+            state["x"] += 1
+            save(job, ckpt)
+    assert content_of(tmp_path / "archive" / FILE) == before
+    assert [file.is_symlink() for file in job.checkpoint_dir.iterdir()] == [False]
+
+
+def test_a_file_that_is_a_link_is_never_written_through(job, tmp_path):
+    state = {"x": torch.zeros(1000)}
+    with stoker.checkpoints(job, keep=1, state=state) as ckpt:
+        file = save(job, ckpt)
+        os.rename(file, tmp_path / "precious")
+        os.symlink(tmp_path / "precious", file)
+        before = content_of(tmp_path / "precious")
+        for _ in range(4):
+            state["x"] += 1
+            file = save(job, ckpt)
+    assert content_of(tmp_path / "precious") == before
+    assert not os.path.islink(file)
+
+
+def test_on_an_overlay_nothing_is_written_over(tmp_path):
+    """There a file can be mapped without being open, and no lease tells of it."""
+    parts = {name: tmp_path / name for name in ("lower", "upper", "work", "merged")}
+    for folder in parts.values():
+        folder.mkdir()
+    options = "lowerdir={lower},upperdir={upper},workdir={work}".format(**parts)
+    mount = ["mount", "-t", "overlay", "overlay", "-o", options, str(parts["merged"])]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("an overlay cannot be mounted here")
+    try:
+        job = stoker.job(root=parts["merged"], environ={})
+        state = {"x": torch.zeros(1000)}
+        with stoker.checkpoints(job, keep=1, state=state) as ckpt:
+            file = save(job, ckpt)
+            size_bytes = os.path.getsize(file)
+            mapped = torch.UntypedStorage.from_file(file, shared=True, nbytes=size_bytes)
+            before = bytes(mapped)
+            for _ in range(3):
+                state["x"] += 1
+                save(job, ckpt)
+            assert bytes(mapped) == before
+            del mapped
+    finally:
+        subprocess.run(["umount", "--lazy", str(parts["merged"])], check=True)
+
+
 def test_what_a_dead_writer_kept_is_swept_and_called_no_checkpoint(job, capfd):
     folder = job.checkpoint_dir
     (folder / "000001-step-1").mkdir(parents=True)

@@ -40,7 +40,7 @@ SCRIPT = """
     torch.save(model, "model.pt")
 """
 RANKS = """
-    import torch, torch.distributed as dist
+    import gc, torch, torch.distributed as dist
     from torch import nn
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -51,6 +51,10 @@ RANKS = """
         optimizer.zero_grad()
         nn.MSELoss()(model(torch.randn(2, 4)), torch.zeros(2, 3)).backward()
         optimizer.step()
+    # gloo's threads end with the last who holds the group, and that is the model. One that is
+    # still at work when Python ends aborts the process: torch's own race, with and without us.
+    del model, optimizer
+    gc.collect()
     dist.destroy_process_group()
 """
 LAUNCH = {

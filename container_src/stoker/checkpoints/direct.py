@@ -98,7 +98,7 @@ def _whole_blocks(size_bytes: int) -> int:
 
 
 def _open_direct(path: str) -> tuple[int, bool]:
-    flags = os.O_WRONLY | os.O_CREAT
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
     try:
         return os.open(path, flags | os.O_DIRECT, 0o644), True
     except OSError as error:

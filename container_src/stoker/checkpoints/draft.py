@@ -97,14 +97,23 @@ def sweep(folder: str) -> list[str]:
 
 def remove_whole(path: str) -> None:
     """Removes a checkpoint so that nobody ever sees half of it."""
-    shutil.rmtree(hide(path), ignore_errors=True)
+    remove_hidden(hide(path))
+
+
+def remove_hidden(path: str) -> None:
+    """Removes what is out of sight; of a link the link alone."""
+    if os.path.islink(path):
+        with suppress(OSError):
+            os.unlink(path)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def hide(path: str) -> str:
     """Takes a checkpoint out of sight, in one step, to be removed; returns where it is now."""
     parent, name = os.path.split(path)
     hidden = f"{parent}/{PREFIX}{name}{IGNORED}"
-    shutil.rmtree(hidden, ignore_errors=True)  # of a removal that was cut short
+    remove_hidden(hidden)  # of a removal that was cut short
     with suppress(FileNotFoundError):
         os.rename(path, hidden)
     return hidden

@@ -20,7 +20,7 @@ from stoker.checkpoints.saver import Saved, Saver
 from stoker.checkpoints.snapshot import Snapshot
 from stoker.checkpoints.store import Store
 from stoker.contract.job import Job
-from stoker.errors import CheckpointFailed, CheckpointMismatch
+from stoker.errors import CheckpointFailed, CheckpointMismatch, StokerError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,6 +113,8 @@ class Recorder:
         Raises:
             CheckpointFailed: that one went wrong.
         """
+        # What goes wrong, here or later, leaves this place to be saved again.
+        self._place = None
         self._saver.start(self._snapshot(progress, loop), self._about(progress, metric))
         self._place = progress.place
 
@@ -123,7 +125,11 @@ class Recorder:
             CheckpointFailed: it went wrong.
         """
         before = self._saver.last
-        saved = self._saver.finish()
+        try:
+            saved = self._saver.finish()
+        except StokerError:
+            self._place = None
+            raise
         return None if saved is before else saved
 
     def close(self) -> None:

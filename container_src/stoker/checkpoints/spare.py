@@ -13,7 +13,9 @@ import shutil
 import signal
 from contextlib import suppress
 
-from stoker.checkpoints.draft import PREFIX, SPARE, hide
+from stoker.checkpoints.draft import PREFIX, SPARE, hide, remove_hidden
+
+_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "tmpfs", "xfs"}
 
 
 class Spare:
@@ -31,12 +33,20 @@ class Spare:
     def remove(self, checkpoint: str) -> None:
         """Removes a checkpoint in one step, and keeps its file unless somebody may need it."""
         hidden = hide(checkpoint)
-        file = f"{hidden}/{self._name}"
-        if not os.path.exists(self._path) and _is_unused(file):
-            with suppress(OSError):
-                os.mkdir(self._path)
-                os.rename(file, f"{self._path}/{self._name}")
-        shutil.rmtree(hidden, ignore_errors=True)
+        if not os.path.islink(hidden):
+            self._keep(f"{hidden}/{self._name}")
+        remove_hidden(hidden)
+
+    def _keep(self, file: str) -> None:
+        if os.path.exists(self._path) or not _sees_readers(os.path.dirname(file)):
+            return
+        kept = f"{self._path}/{self._name}"
+        with suppress(OSError):
+            os.mkdir(self._path)
+            # First: once it is here, nobody finds it any more who has not opened it by now.
+            os.rename(file, kept)
+        if not _is_unused(kept):
+            self.drop()
 
     def hand_to(self, path: str) -> None:
         """Puts the file where the next one is written; without one, nothing is there."""
@@ -49,13 +59,30 @@ class Spare:
         shutil.rmtree(self._path, ignore_errors=True)
 
 
+def _sees_readers(folder: str) -> bool:
+    """Whether the file system tells of everybody who has a file open or mapped.
+
+    Through an overlay a file is mapped without being open, so those that do are listed.
+    """
+    try:
+        device = os.stat(folder).st_dev
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            mounts = [line.split() for line in file]
+    except OSError:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"
+    # … major:minor … - type source options
+    types = {words[words.index("-") + 1] for words in mounts if words[2] == number}
+    return bool(types) and types <= _FILE_SYSTEMS
+
+
 def _is_unused(path: str) -> bool:
     """Whether nobody else has the file open or mapped, or under another name.
 
     A reader of a file that is unlinked reads on undisturbed; of one that is written over, not.
     """
     try:
-        handle = os.open(path, os.O_WRONLY)
+        handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
     except OSError:
         return False
     try:

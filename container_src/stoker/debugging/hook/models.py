@@ -159,12 +159,17 @@ class Models:
 
     def __init__(self) -> None:
         self._models: list[Model] = []
+        # Of those that are a model themselves: a loop over a ModuleList makes each of it one.
+        self._by_id: dict[int, Model] = {}
 
     def find(self, module: nn.Module) -> Model | None:
         """The model that a module is, or is part of; a new one if it has parameters."""
         module = unwrap(module)
+        known = self._by_id.get(id(module))
+        if known is not None and known.is_whole(module):
+            return known
         for model in self._models:
-            if model.module is module or model.contains(module):
+            if model.contains(module):
                 return model
         if next(module.parameters(), None) is None:
             return None  # a metric, a transform: nothing that is trained
@@ -172,6 +177,7 @@ class Models:
         self._models = [m for m in self._models if m.module is not None and m.module not in inside]
         model = Model(module, self._label(module), is_first=not self._models)
         self._models.append(model)
+        self._by_id = {id(m.module): m for m in self._models}
         return model
 
     def all(self) -> list[Model]:
