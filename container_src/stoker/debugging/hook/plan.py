@@ -98,7 +98,7 @@ class Plan:
 
 
 class Plans:
-    """One for each model and set; gone when the model is."""
+    """One for each model and set; gone once the model is, and another comes."""
 
     def __init__(self) -> None:
         self._made: weakref.WeakKeyDictionary[Forms, dict[Model, Plan]]
@@ -106,8 +106,9 @@ class Plans:
 
     def of(self, forms: Forms, model: Model) -> Plan:
         plans = self._made.setdefault(forms, {})
-        for gone in [m for m in plans if m.module is None]:
-            del plans[gone]
-        if model not in plans or plans[model].changes != model.changes:
-            plans[model] = Plan(forms, model)
-        return plans[model]
+        plan = plans.get(model)
+        if plan is None or plan.changes != model.changes:
+            for gone in [m for m in plans if m.module is None]:
+                del plans[gone]
+            plan = plans[model] = Plan(forms, model)
+        return plan
