@@ -8,6 +8,7 @@ step appends `step loss` to ROOT/losses-RANK; the end writes a hash of the weigh
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import os
 import random
@@ -35,6 +36,15 @@ def main() -> None:
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if ranks > 1 or args.sharded:
         dist.init_process_group("gloo")
+    train(args, rank, ranks)
+    if dist.is_initialized():
+        # gloo's threads end with the last who holds the group. One that is still at work when
+        # Python ends aborts the process: torch's own race, with and without us.
+        gc.collect()
+        dist.destroy_process_group()
+
+
+def train(args: argparse.Namespace, rank: int, ranks: int) -> None:
     torch.manual_seed(rank), random.seed(rank), np.random.seed(rank)
     model, loader = make_model(args, ranks), make_loader(ranks, args)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -61,8 +71,6 @@ def main() -> None:
                     file.write(f"{step} {loss.item()!r}\n")
     if not ckpt.stopped:
         write_weights(model, args.root, rank)
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -8,6 +8,7 @@ there is a file go-STEP.sagemaker-ignore.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import time
@@ -29,6 +30,15 @@ def main() -> None:
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1:
         torch.distributed.init_process_group("gloo")
+    train(rank, ranks)
+    if ranks > 1:
+        # gloo's threads end with the last who holds the group. One that is still at work when
+        # Python ends aborts the process: torch's own race, with and without us.
+        gc.collect()
+        torch.distributed.destroy_process_group()
+
+
+def train(rank: int, ranks: int) -> None:
     model = make_model(ranks)
     loader = make_loader(ranks)
     torch.manual_seed(rank)
@@ -52,8 +62,6 @@ def main() -> None:
     if not ckpt.stopped and rank == 0:
         weights = [p.detach().numpy().tobytes() for p in model.parameters()]
         Path(os.environ["SM_MODEL_DIR"], "weights").write_bytes(b"".join(weights))
-    if ranks > 1:
-        torch.distributed.destroy_process_group()
 
 
 def make_model(ranks: int) -> nn.Module:
