@@ -217,6 +217,8 @@ class Bench:
     def _turn(self, save: Callable[[], object]) -> Turn:
         started, others = time.perf_counter(), _others_seconds()
         without = self._steps_ms(_STEPS_WITHOUT)
+        free = Store(self._checkpoints).next_serial()
+        self._awaited = free if save == self._save else free - 1
         call = _timed_ms(save)
         beside = self._steps_ms(1)
         while not self._is_settled() and len(beside) < _MOST_STEPS_BESIDE:
@@ -234,7 +236,6 @@ class Bench:
         self._thread.start()
 
     def _save(self) -> None:
-        self._awaited = Store(self._checkpoints).next_serial()
         self.session.advance()
         self.session.save()
 

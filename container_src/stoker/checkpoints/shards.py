@@ -71,19 +71,21 @@ def make_layout(tensors: Iterable[tuple[str, torch.Tensor]], rest: dict[str, Any
     named = sorted(tensors, key=lambda pair: -pair[1].dtype.itemsize)
     header: dict[str, Any] = {_METADATA: {_OURS: json.dumps(rest, separators=(",", ":"))}}
     position = 0
+    offsets = []
     for name, tensor in named:
         end = position + tensor.numel() * tensor.dtype.itemsize
         dtype, shape = _NAMES[tensor.dtype], list(tensor.shape)
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [position, end]}
+        offsets.append(position)
         position = end
     text = json.dumps(header, separators=(",", ":")).encode()
     head_bytes = -(-(8 + len(text)) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
     head = (head_bytes - 8).to_bytes(8, "little") + text.ljust(head_bytes - 8)
-    return Layout(
-        head=head,
-        places=_places(header, head_bytes),
-        size_bytes=head_bytes + position,
-    )
+    places = {
+        name: Place(dtype=tensor.dtype, shape=tuple(tensor.shape), start=head_bytes + offset)
+        for (name, tensor), offset in zip(named, offsets, strict=True)
+    }
+    return Layout(head=head, places=places, size_bytes=head_bytes + position)
 
 
 def parse_head(file: memoryview) -> tuple[dict[str, Place], dict[str, Any]]:
