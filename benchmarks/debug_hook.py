@@ -1,23 +1,23 @@
 """What the debugger's hook adds to a training step, beside stock smdebug.
 
-Usage: python benchmarks/debug_hook.py [--rounds 12] [--steps 4] [--only NAME] [--json]
+Usage: python benchmarks/debug_hook.py [--rounds 5] [--steps 8] [--only NAME] [--json]
 
-A net of ResNet-50's size is trained on one thread of the CPU, with and without a hook, a round of
-steps each: ours in one process, smdebug 1.0.34, of which only what keeps it from running on
-today's stack was mended, in another. Two processes differ by some hundredths of a step even if
-they do the same, so each is compared with itself: ours puts its hook on for a round and takes it
-off for the next, stock trains a net with its hook and an equal one without. A round ends when its
-files are written, so what ours does in the background is part of its time as far as it does not
-run beside the training. The figures are medians of the time added per step; `ratio` is ours by
-stock's. Where hardly a step is saved, `ratio` is by the step itself, and a saved step in 500 is
-reckoned in from the first figure. Without a configuration nothing can be put on or taken off:
-there the time is counted that a step spends in code of ours.
+A net of ResNet-50's size is trained on one thread of the CPU: without a hook, with smdebug 1.0.34
+of which only what keeps it from running on today's stack was mended, and with ours. Three
+processes take turns, a round of steps each; the first round warms up. A round ends when its files
+are written, so what ours does in the background is part of its time as far as it does not run
+beside the training. The figures are medians of the time added per step; `ratio` is ours by
+stock's. Two processes differ by some hundredths of a step even if they do the same, so steps that
+save nothing are measured in one process, which puts the hook on for a round and takes it off for
+the next; `ratio` is by the step itself then, and a saved step in 500 is reckoned in from the first
+figure. Losses are saved beside shorter steps, of two small images, and in more rounds: the less a
+step takes, the less two processes differ. Without a configuration there is nothing to put on: the
+time is counted that a step spends in code of ours.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import shutil
@@ -36,6 +36,7 @@ from figures import CannotMeasure, Figure, run, say
 from venvs import make_stock_smdebug
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
+WORKERS = ("none", "stock", "ours")
 TENSORS = ["weights", "gradients"]
 
 
@@ -47,9 +48,11 @@ class Case:
     hook: dict[str, Any] | None
     """As debughookconfig.json has it; None: there is none, and ours is only loaded."""
     goal: float
+    images: tuple[int, int] = (4, 64)
+    """How many, and how wide."""
     saved_every: int | None = None
-    """So seldom that a round has no saved step: its share is reckoned in, and the goal is a
-    share of the step, not of what stock adds."""
+    """So seldom that a round has no saved step: its share is reckoned in, and the goal is a share
+    of the step, not of what stock adds."""
 
 
 def _hook(interval: int, *collections: str, reductions: str = "") -> dict[str, Any]:
@@ -69,7 +72,7 @@ CASES = (
         hook=_hook(1, *TENSORS, reductions="min,max,mean,std,abs_mean,l2_norm"),
         goal=0.25,
     ),
-    Case(name="losses every step", hook=_hook(1), goal=0.5),
+    Case(name="losses every step", hook=_hook(1), goal=0.5, images=(2, 32)),
     Case(
         name="weights + gradients every 500 steps",
         hook=_hook(500, *TENSORS),
@@ -82,8 +85,8 @@ CASES = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="What the debugger's hook adds to a step.")
-    parser.add_argument("--rounds", type=int, default=12, help="with a hook, and as many without")
-    parser.add_argument("--steps", type=int, default=4, help="of a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=8, help="of a round")
     parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args, _ = parser.parse_known_args()
@@ -95,96 +98,109 @@ def main() -> int:
 
 def measure(args: argparse.Namespace) -> list[Figure]:
     """One figure a case."""
-    bench = _Bench(make_stock_smdebug(), args.rounds, args.steps)
-    return [bench.measure(case) for case in CASES if args.only in case.name]
+    stock = make_stock_smdebug()
+    figures: list[Figure] = []
+    for case in CASES:
+        if args.only in case.name:
+            saved_ms = _saved_ms(figures, stock, args) if case.saved_every else 0.0
+            figures.append(_measure(case, stock, args.rounds, args.steps, saved_ms))
+    return figures
 
 
-class _Bench:
-    """Measures cases; what a saved step adds is measured once."""
+def _saved_ms(figures: list[Figure], stock: Path, args: argparse.Namespace) -> float:
+    """What a saved step adds: the first figure, measured now if it was left out."""
+    if figures and figures[0].name == CASES[0].name:
+        return figures[0].ours
+    return _measure(CASES[0], stock, args.rounds, args.steps, 0.0).ours
 
-    def __init__(self, stock: Path, rounds: int, steps: int) -> None:
-        self._stock = stock
-        self._rounds = rounds
-        self._steps = steps
-        self._saved: dict[str, float] = {}
 
-    def measure(self, case: Case) -> Figure:
-        say(f"{case.name}: {self._rounds} rounds of {self._steps} steps …")
-        if case.hook is None:
-            return self._measure_unconfigured(case)
-        return self._measure_seldom(case) if case.saved_every else self._measure_saved(case)
-
-    def _measure_saved(self, case: Case) -> Figure:
-        ours, stock = self._added(case, "ours"), self._added(case, "stock")
-        self._saved[case.name] = ours.ms
-        return Figure(
-            name=case.name,
-            ours=max(ours.ms, 0.0),
-            peer=stock.ms,
-            unit="ms",
-            goal=case.goal,
-            others={"step without a hook": ours.plain_ms},
-            note=f"the middle half of {self._rounds} rounds: ours {ours.middle}, "
-            f"stock {stock.middle}",
-        )
-
-    def _measure_seldom(self, case: Case) -> Figure:
-        """Steps between those that are saved, and the share of one that is."""
-        first = CASES[0]
-        if first.name not in self._saved:
-            self._measure_saved(first)
-        added, saved_ms = self._added(case, "ours"), max(self._saved[first.name], 0.0)
-        return Figure(
-            name=case.name,
-            ours=max(added.ms, 0.0) + saved_ms / (case.saved_every or 1),
-            peer=added.plain_ms,
-            unit="ms",
-            goal=case.goal,
-            others={"a saved step adds": saved_ms},
-            note=f"beside the step itself; the middle half of {self._rounds} rounds: "
-            f"{added.middle}",
-        )
-
-    def _measure_unconfigured(self, case: Case) -> Figure:
-        with tempfile.TemporaryDirectory() as folder:
-            worker = _Worker("unconfigured", case, self._stock, Path(folder))
-            try:
+def _measure(case: Case, stock: Path, rounds: int, steps: int, saved_ms: float) -> Figure:
+    if case.saved_every:
+        return _measure_unsaved(case, stock, 6 * rounds, max(steps // 2, 1), saved_ms)
+    if case.hook is None:
+        return _measure_unconfigured(case, stock, steps)
+    if case.images != CASES[0].images:
+        rounds *= 4
+    say(f"{case.name}: {rounds} rounds of {steps} steps …")
+    with tempfile.TemporaryDirectory() as folder:
+        workers = {name: _Worker(name, case, stock, Path(folder, name)) for name in WORKERS}
+        try:
+            for worker in workers.values():
                 worker.train(2)
-                step_ms, ours_ms = worker.train(self._rounds)
-            finally:
+            times: dict[str, list[float]] = {name: [] for name in WORKERS}
+            for _ in range(rounds):
+                for name, worker in workers.items():
+                    times[name].append(worker.train(steps))
+        finally:
+            for worker in workers.values():
                 worker.stop()
-        return Figure(
-            name=case.name,
-            ours=ours_ms,
-            peer=step_ms,
-            unit="ms",
-            goal=case.goal,
-            note="beside the step itself: the time that a step spends in functions of ours, "
-            "counted by sys.setprofile",
-        )
+    plain = statistics.median(times["none"])
+    added = {name: _Added(times[name], times["none"]) for name in ("stock", "ours")}
+    return Figure(
+        name=case.name,
+        ours=max(added["ours"].ms, 0.0),
+        peer=added["stock"].ms,
+        unit="ms",
+        goal=case.goal,
+        others={"step without a hook": plain},
+        note=f"the middle half of {rounds} rounds: ours {added['ours'].middle}, "
+        f"stock {added['stock'].middle}",
+    )
 
-    def _added(self, case: Case, name: str) -> _Added:
-        """Rounds with a hook, each beside the one without that came before it."""
-        with tempfile.TemporaryDirectory() as folder:
-            worker = _Worker(name, case, self._stock, Path(folder, "tensors"))
-            try:
-                worker.train(2)
-                worker.train(2)
-                times = [worker.train(self._steps)[0] for _ in range(2 * self._rounds)]
-            finally:
-                worker.stop()
-        return _Added(times[::2], times[1::2])
+
+def _measure_unconfigured(case: Case, stock: Path, steps: int) -> Figure:
+    say(f"{case.name}: {steps} steps …")
+    with tempfile.TemporaryDirectory() as folder:
+        worker = _Worker("unconfigured", case, stock, Path(folder))
+        try:
+            worker.train(2)
+            step_ms, ours_ms = worker.train_and_count(steps)
+        finally:
+            worker.stop()
+    return Figure(
+        name=case.name,
+        ours=ours_ms,
+        peer=step_ms,
+        unit="ms",
+        goal=case.goal,
+        note="beside the step itself: the time that a step spends in functions of ours, counted "
+        "by sys.setprofile",
+    )
+
+
+def _measure_unsaved(case: Case, stock: Path, rounds: int, steps: int, saved_ms: float) -> Figure:
+    """Steps between those that are saved, and the share of one that is."""
+    say(f"{case.name}: {rounds} rounds of {steps} steps …")
+    with tempfile.TemporaryDirectory() as folder:
+        worker = _Worker("switched", case, stock, Path(folder, "ours"))
+        try:
+            worker.train(2)
+            pairs = [(worker.train(steps), worker.train(steps)) for _ in range(rounds)]
+        finally:
+            worker.stop()
+    plain = statistics.median(without for without, _ in pairs)
+    differences = sorted(with_hook - without for without, with_hook in pairs)
+    middle = differences[rounds // 4], differences[-1 - rounds // 4]
+    return Figure(
+        name=case.name,
+        ours=max(statistics.median(differences), 0.0) + saved_ms / (case.saved_every or 1),
+        peer=plain,
+        unit="ms",
+        goal=case.goal,
+        others={"a saved step adds": saved_ms},
+        note=f"beside the step itself; the middle half of {rounds} rounds added "
+        f"{middle[0]:.1f} to {middle[1]:.1f} ms",
+    )
 
 
 class _Added:
-    """What rounds with a hook take longer than those without, in milliseconds a step."""
+    """What rounds take longer than those without, each beside its neighbour, in milliseconds."""
 
-    def __init__(self, without: list[float], with_hook: list[float]) -> None:
-        pairs = zip(without, with_hook, strict=True)
-        differences = sorted(other - plain for plain, other in pairs)
+    def __init__(self, times: list[float], plain: list[float]) -> None:
+        # What slows the machine for a while slows all three.
+        differences = sorted(one - other for one, other in zip(times, plain, strict=True))
         quarter = len(differences) // 4
         self.ms = statistics.median(differences)
-        self.plain_ms = statistics.median(without)
         self.middle = f"{differences[quarter]:.1f} to {differences[-1 - quarter]:.1f} ms"
 
 
@@ -195,7 +211,7 @@ class _Worker:
         path = [str(_REPOSITORY / "container_src")]
         if name == "stock":
             path.insert(0, str(stock))
-        task = {"folder": str(folder), "hook": case.hook, "saved_every": case.saved_every}
+        task = {"folder": str(folder), "hook": case.hook, "images": case.images}
         self._process = subprocess.Popen(
             [sys.executable, __file__, "--worker", json.dumps({**task, "name": name})],
             env={
@@ -209,7 +225,11 @@ class _Worker:
             text=True,
         )
 
-    def train(self, steps: int) -> list[float]:
+    def train(self, steps: int) -> float:
+        """Milliseconds a step."""
+        return self.train_and_count(steps)[0]
+
+    def train_and_count(self, steps: int) -> list[float]:
         """Milliseconds a step: of all of it, and of what is ours where that is counted."""
         assert self._process.stdin
         assert self._process.stdout
@@ -232,79 +252,81 @@ def _work(task_text: str) -> None:
     printed, sys.stdout = sys.stdout, sys.stderr  # smdebug logs there
     parts = _MAKE[task["name"]](task)
     for line in sys.stdin:
-        step = parts.prepare()
+        parts.prepare()
         start = time.perf_counter()
         for _ in range(int(line)):
-            step()
+            parts.step()
         parts.settle()
         print((time.perf_counter() - start) * 1e3, *parts.counted(), file=printed, flush=True)
         # 200 MB a step: what is measured is written and can go.
-        shutil.rmtree(task["folder"], ignore_errors=True)
+        shutil.rmtree(f"{task['folder']}/events", ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a process does in a round."""
 
-    prepare: Callable[[], Callable[[], None]]
-    """Before it, not part of its time; returns the step."""
+    step: Callable[[], None]
     settle: Callable[[], None] = lambda: None
     """At its end; part of its time."""
+    prepare: Callable[[], None] = lambda: None
+    """Before it; not part of its time."""
     counted: Callable[[], list[float]] = lambda: []
     """Milliseconds that were spent in our code, where they are counted."""
 
 
+def _make_plain(task: dict[str, Any]) -> Parts:
+    return Parts(_make_training(task)[2])
+
+
 def _make_stock(task: dict[str, Any]) -> Parts:
-    """A net without a hook and one with, in turn; smdebug writes on the training's own thread."""
+    model, criterion, step = _make_training(task)
     import smdebug.pytorch as smd
 
-    _, _, plain = _make_training()
-    model, criterion, hooked = _make_training()
     file = f"{task['folder']}.json"
     Path(file).write_text(json.dumps({**task["hook"], "LocalPath": task["folder"]}))
     hook = smd.Hook.create_from_json_file(file)
     hook.register_module(model)
     hook.register_loss(criterion)
     hook.set_mode(smd.modes.TRAIN)
-    return Parts(itertools.cycle([plain, hooked]).__next__)
+    return Parts(step)  # it writes on the training's own thread
 
 
 def _make_ours(task: dict[str, Any]) -> Parts:
-    """Ours, on in every second round."""
+    from stoker.debugging.hook.attach import attach
+    from stoker.debugging.hook.config import read_hook_config
+
+    hook = attach(read_hook_config(task["hook"]), task["folder"])
+    _, _, step = _make_training(task)
+    return Parts(step, settle=hook.flush)
+
+
+def _make_switched(task: dict[str, Any]) -> Parts:
+    """Ours, on in every second round; it saves from step 500 on, and no round is that long."""
     from stoker.debugging.hook.attach import Hook, attach
     from stoker.debugging.hook.config import read_hook_config
 
-    _, _, step = _make_training()
-    parameters = dict(task["hook"]["HookParameters"])
-    if task["saved_every"]:  # no round is that long, and none begins with a saved step
-        parameters["start_step"] = "1"
+    _, _, step = _make_training(task)
+    parameters = {**task["hook"]["HookParameters"], "start_step": "1"}
     config = read_hook_config({**task["hook"], "HookParameters": parameters})
     hooks: list[Hook] = []
-    rounds = itertools.count()
 
-    def switch() -> Callable[[], None]:
-        number = next(rounds)
-        if number % 2:
-            hooks.append(attach(config, f"{task['folder']}/{number}"))
-            step()  # it looks at the model once
-        elif hooks:
+    def switch() -> None:
+        if hooks:
             hooks.pop().close()
-        settle()
-        return step
+        else:
+            hooks.append(attach(config, task["folder"]))
+            step()  # it looks at the model once
 
-    def settle() -> None:
-        for hook in hooks:
-            hook.flush()
-
-    return Parts(switch, settle=settle)
+    return Parts(step, prepare=switch)
 
 
-def _make_unconfigured(_task: dict[str, Any]) -> Parts:
+def _make_unconfigured(task: dict[str, Any]) -> Parts:
     """As in a worker without a configuration: what Python runs of ours is counted."""
     import stoker.autoload
 
     stoker.autoload.wake()
-    _, _, step = _make_training()
+    _, _, step = _make_training(task)
     own = f"{Path(stoker.autoload.__file__).parent}/"
     entered: list[float] = []
     spent = [0.0]
@@ -321,17 +343,19 @@ def _make_unconfigured(_task: dict[str, Any]) -> Parts:
         step()
         sys.setprofile(None)
 
-    return Parts(lambda: profiled, counted=lambda: [1e3 * spent[0]])
+    return Parts(profiled, counted=lambda: [1e3 * spent[0]])
 
 
 _MAKE: dict[str, Callable[[dict[str, Any]], Parts]] = {
+    "none": _make_plain,
     "stock": _make_stock,
     "ours": _make_ours,
+    "switched": _make_switched,
     "unconfigured": _make_unconfigured,
 }
 
 
-def _make_training() -> tuple[Any, Any, Callable[[], None]]:
+def _make_training(task: dict[str, Any]) -> tuple[Any, Any, Callable[[], None]]:
     import torch
     from torch import nn
 
@@ -339,7 +363,8 @@ def _make_training() -> tuple[Any, Any, Callable[[], None]]:
     torch.set_num_threads(1)
     model, criterion = _make_resnet50(), nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    images, labels = torch.randn(4, 3, 64, 64), torch.randint(0, 1000, (4,))
+    count, width = task["images"]
+    images, labels = torch.randn(count, 3, width, width), torch.randint(0, 1000, (count,))
 
     def step() -> None:
         optimizer.zero_grad()
