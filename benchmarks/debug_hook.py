@@ -10,9 +10,9 @@ beside the training. The figures are medians of the time added per step; `ratio`
 stock's. Two processes differ by some hundredths of a step even if they do the same, so steps that
 save nothing are measured in one process, which puts the hook on for a round and takes it off for
 the next; `ratio` is by the step itself then, and a saved step in 500 is reckoned in from the first
-figure. Losses are saved beside shorter steps, of two small images, and in more rounds: the less a
-step takes, the less two processes differ. Without a configuration there is nothing to put on: the
-time is counted that a step spends in code of ours.
+figure. What losses cost, and what there is without a configuration, is less than any of that can
+tell: there the time is counted that a step spends in functions of the hook, on the training's
+thread. Ours writes beside it, on another.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Case:
     hook: dict[str, Any] | None
     """As debughookconfig.json has it; None: there is none, and ours is only loaded."""
     goal: float
-    images: tuple[int, int] = (4, 64)
-    """How many, and how wide."""
+    is_counted: bool = False
+    """By the time in functions of the hook, not by the step's."""
     saved_every: int | None = None
     """So seldom that a round has no saved step: its share is reckoned in, and the goal is a share
     of the step, not of what stock adds."""
@@ -72,14 +72,14 @@ CASES = (
         hook=_hook(1, *TENSORS, reductions="min,max,mean,std,abs_mean,l2_norm"),
         goal=0.25,
     ),
-    Case(name="losses every step", hook=_hook(1), goal=0.5, images=(2, 32)),
+    Case(name="losses every step", hook=_hook(1), goal=0.5, is_counted=True),
     Case(
         name="weights + gradients every 500 steps",
         hook=_hook(500, *TENSORS),
         goal=0.01,
         saved_every=500,
     ),
-    Case(name="no configuration", hook=None, goal=0.002),
+    Case(name="no configuration", hook=None, goal=0.002, is_counted=True),
 )
 
 
@@ -117,10 +117,8 @@ def _saved_ms(figures: list[Figure], stock: Path, args: argparse.Namespace) -> f
 def _measure(case: Case, stock: Path, rounds: int, steps: int, saved_ms: float) -> Figure:
     if case.saved_every:
         return _measure_unsaved(case, stock, 6 * rounds, max(steps // 2, 1), saved_ms)
-    if case.hook is None:
-        return _measure_unconfigured(case, stock, steps)
-    if case.images != CASES[0].images:
-        rounds *= 4
+    if case.is_counted:
+        return _measure_counted(case, stock, 2 * steps)
     say(f"{case.name}: {rounds} rounds of {steps} steps …")
     with tempfile.TemporaryDirectory() as folder:
         workers = {name: _Worker(name, case, stock, Path(folder, name)) for name in WORKERS}
@@ -148,24 +146,30 @@ def _measure(case: Case, stock: Path, rounds: int, steps: int, saved_ms: float) 
     )
 
 
-def _measure_unconfigured(case: Case, stock: Path, steps: int) -> Figure:
+def _measure_counted(case: Case, stock: Path, steps: int) -> Figure:
     say(f"{case.name}: {steps} steps …")
-    with tempfile.TemporaryDirectory() as folder:
-        worker = _Worker("unconfigured", case, stock, Path(folder))
-        try:
-            worker.train(2)
-            step_ms, ours_ms = worker.train_and_count(steps)
-        finally:
-            worker.stop()
+    step_ms, ours_ms = _count(case, "ours", stock, steps)
+    peer_ms = _count(case, "stock", stock, steps)[1] if case.hook else step_ms
     return Figure(
         name=case.name,
         ours=ours_ms,
-        peer=step_ms,
+        peer=peer_ms,
         unit="ms",
         goal=case.goal,
-        note="beside the step itself: the time that a step spends in functions of ours, counted "
-        "by sys.setprofile",
+        others={"step": step_ms},
+        note="time in functions of the hook, on the training's thread"
+        + ("" if case.hook else "; beside the step itself"),
     )
+
+
+def _count(case: Case, name: str, stock: Path, steps: int) -> list[float]:
+    with tempfile.TemporaryDirectory() as folder:
+        worker = _Worker(name, case, stock, Path(folder, "tensors"))
+        try:
+            worker.train(2)
+            return worker.train_and_count(steps)
+        finally:
+            worker.stop()
 
 
 def _measure_unsaved(case: Case, stock: Path, rounds: int, steps: int, saved_ms: float) -> Figure:
@@ -211,7 +215,7 @@ class _Worker:
         path = [str(_REPOSITORY / "container_src")]
         if name == "stock":
             path.insert(0, str(stock))
-        task = {"folder": str(folder), "hook": case.hook, "images": case.images}
+        task = {"folder": str(folder), "hook": case.hook, "is_counted": case.is_counted}
         self._process = subprocess.Popen(
             [sys.executable, __file__, "--worker", json.dumps({**task, "name": name})],
             env={
@@ -251,6 +255,8 @@ def _work(task_text: str) -> None:
     task = json.loads(task_text)
     printed, sys.stdout = sys.stdout, sys.stderr  # smdebug logs there
     parts = _MAKE[task["name"]](task)
+    if task["is_counted"]:
+        parts = _counted(parts, "/smdebug/" if task["name"] == "stock" else "/stoker/")
     for line in sys.stdin:
         parts.prepare()
         start = time.perf_counter()
@@ -276,11 +282,11 @@ class Parts:
 
 
 def _make_plain(task: dict[str, Any]) -> Parts:
-    return Parts(_make_training(task)[2])
+    return Parts(_make_training()[2])
 
 
 def _make_stock(task: dict[str, Any]) -> Parts:
-    model, criterion, step = _make_training(task)
+    model, criterion, step = _make_training()
     import smdebug.pytorch as smd
 
     file = f"{task['folder']}.json"
@@ -293,11 +299,16 @@ def _make_stock(task: dict[str, Any]) -> Parts:
 
 
 def _make_ours(task: dict[str, Any]) -> Parts:
+    if task["hook"] is None:
+        import stoker.autoload
+
+        stoker.autoload.wake()
+        return _make_plain(task)
     from stoker.debugging.hook.attach import attach
     from stoker.debugging.hook.config import read_hook_config
 
     hook = attach(read_hook_config(task["hook"]), task["folder"])
-    _, _, step = _make_training(task)
+    _, _, step = _make_training()
     return Parts(step, settle=hook.flush)
 
 
@@ -306,7 +317,7 @@ def _make_switched(task: dict[str, Any]) -> Parts:
     from stoker.debugging.hook.attach import Hook, attach
     from stoker.debugging.hook.config import read_hook_config
 
-    _, _, step = _make_training(task)
+    _, _, step = _make_training()
     parameters = {**task["hook"]["HookParameters"], "start_step": "1"}
     config = read_hook_config({**task["hook"], "HookParameters": parameters})
     hooks: list[Hook] = []
@@ -321,29 +332,32 @@ def _make_switched(task: dict[str, Any]) -> Parts:
     return Parts(step, prepare=switch)
 
 
-def _make_unconfigured(task: dict[str, Any]) -> Parts:
-    """As in a worker without a configuration: what Python runs of ours is counted."""
-    import stoker.autoload
-
-    stoker.autoload.wake()
-    _, _, step = _make_training(task)
-    own = f"{Path(stoker.autoload.__file__).parent}/"
-    entered: list[float] = []
-    spent = [0.0]
+def _counted(parts: Parts, package: str) -> Parts:
+    """The same, with the time counted that a step spends in functions of a package."""
+    depth, entered, spent = 0, 0.0, 0.0
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
-        if event in ("call", "return") and frame.f_code.co_filename.startswith(own):
-            if event == "call":
-                entered.append(time.perf_counter())
-            elif entered:
-                spent[0] += time.perf_counter() - entered.pop()
+        nonlocal depth, entered, spent
+        if event not in ("call", "return") or package not in frame.f_code.co_filename:
+            return
+        if event == "call":
+            entered = entered if depth else time.perf_counter()
+            depth += 1
+        elif depth:
+            depth -= 1
+            spent += 0.0 if depth else time.perf_counter() - entered
 
-    def profiled() -> None:
+    def step() -> None:
         sys.setprofile(note)
-        step()
+        parts.step()
         sys.setprofile(None)
 
-    return Parts(profiled, counted=lambda: [1e3 * spent[0]])
+    def counted() -> list[float]:
+        nonlocal spent
+        taken, spent = spent, 0.0
+        return [1e3 * taken]
+
+    return Parts(step, settle=parts.settle, prepare=parts.prepare, counted=counted)
 
 
 _MAKE: dict[str, Callable[[dict[str, Any]], Parts]] = {
@@ -351,11 +365,10 @@ _MAKE: dict[str, Callable[[dict[str, Any]], Parts]] = {
     "stock": _make_stock,
     "ours": _make_ours,
     "switched": _make_switched,
-    "unconfigured": _make_unconfigured,
 }
 
 
-def _make_training(task: dict[str, Any]) -> tuple[Any, Any, Callable[[], None]]:
+def _make_training() -> tuple[Any, Any, Callable[[], None]]:
     import torch
     from torch import nn
 
@@ -363,8 +376,7 @@ def _make_training(task: dict[str, Any]) -> tuple[Any, Any, Callable[[], None]]:
     torch.set_num_threads(1)
     model, criterion = _make_resnet50(), nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    count, width = task["images"]
-    images, labels = torch.randn(count, 3, width, width), torch.randint(0, 1000, (count,))
+    images, labels = torch.randn(4, 3, 64, 64), torch.randint(0, 1000, (4,))
 
     def step() -> None:
         optimizer.zero_grad()
