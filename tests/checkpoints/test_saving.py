@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import operator
 import os
 import random
 import subprocess
@@ -90,6 +91,36 @@ def test_an_optimizer_step_waits_for_the_copy(job):
     snapshot.copy_late(staging, lambda _: None)
     waited.join(timeout=60)
     assert not waited.is_alive()
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"x": torch.arange(20.0)},
+        {"x": torch.arange(10)},
+        {"x": torch.arange(10.0), "y": torch.ones(3)},
+        {"y": torch.arange(10.0)},
+        {"x": torch.arange(10.0), "note": "a head of several blocks " * 1000},
+        {"x": torch.arange(10.0) - 5},
+    ],
+    ids=["size", "dtype", "one more", "name", "head", "values alone"],
+)
+def test_a_state_that_changes_its_form_between_saves_comes_back_as_it_was(job, later):
+    state = {"x": torch.arange(10.0)}
+    with stoker.checkpoints(job, state=state) as ckpt:
+        ckpt.advance()
+        ckpt.save()
+        ckpt.flush()
+        state.clear()
+        state.update(later)
+        ckpt.advance()
+    assert len(Store(job.checkpoint_dir).read_all()) == 2
+    resumed: dict[str, object] = {}
+    with stoker.checkpoints(job, state=resumed):
+        assert resumed.keys() == later.keys()
+        for name, value in later.items():
+            same = torch.equal if isinstance(value, torch.Tensor) else operator.eq
+            assert same(resumed[name], value), name
 
 
 def test_a_parameter_changed_outside_a_step_while_it_is_copied_is_found_out():

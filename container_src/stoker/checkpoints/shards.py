@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -58,7 +59,17 @@ class Layout:
     """A whole file: its head as bytes, and the place of each tensor, in the order of the file."""
 
     head: bytes
-    places: dict[str, Place]
+    places: Mapping[str, Place]
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Entries:
+    """What the head of a file says about its tensors, in the order of the file."""
+
+    offsets: dict[str, tuple[torch.dtype, torch.Size, int]]
+    """Where each lies, in bytes from the first one."""
+    text: str
     size_bytes: int
 
 
@@ -66,26 +77,15 @@ def is_storable(dtype: torch.dtype) -> bool:
     return dtype in _NAMES
 
 
-def make_layout(tensors: Iterable[tuple[str, torch.Tensor]], rest: dict[str, Any]) -> Layout:
+def make_layout(tensors: Mapping[str, torch.Tensor], rest: dict[str, Any]) -> Layout:
     """Plans the file of some tensors and of whatever else is JSON."""
-    named = sorted(tensors, key=lambda pair: -pair[1].dtype.itemsize)
-    header: dict[str, Any] = {_METADATA: {_OURS: json.dumps(rest, separators=(",", ":"))}}
-    position = 0
-    offsets = []
-    for name, tensor in named:
-        end = position + tensor.numel() * tensor.dtype.itemsize
-        dtype, shape = _NAMES[tensor.dtype], list(tensor.shape)
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [position, end]}
-        offsets.append(position)
-        position = end
-    text = json.dumps(header, separators=(",", ":")).encode()
+    entries = _arrange(tuple((name, t.dtype, t.shape) for name, t in tensors.items()))
+    metadata = json.dumps({_OURS: _dumps(rest)})
+    text = f'{{"{_METADATA}":{metadata}{entries.text}}}'.encode()
     head_bytes = -(-(8 + len(text)) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
     head = (head_bytes - 8).to_bytes(8, "little") + text.ljust(head_bytes - 8)
-    places = {
-        name: Place(dtype=tensor.dtype, shape=tuple(tensor.shape), start=head_bytes + offset)
-        for (name, tensor), offset in zip(named, offsets, strict=True)
-    }
-    return Layout(head=head, places=places, size_bytes=head_bytes + position)
+    places = _place(entries, head_bytes)
+    return Layout(head=head, places=places, size_bytes=head_bytes + entries.size_bytes)
 
 
 def parse_head(file: memoryview) -> tuple[dict[str, Place], dict[str, Any]]:
@@ -145,3 +145,33 @@ def _places(header: dict[str, Any], head_bytes: int) -> dict[str, Place]:
         return Place(dtype=_DTYPES[dtype], shape=tuple(shape), start=start)
 
     return {name: place(**entry) for name, entry in header.items() if name != _METADATA}
+
+
+# From save to save the tensors stay as they are, and the training waits for this: asked again, it
+# is remembered.
+@lru_cache(maxsize=4)
+def _arrange(tensors: tuple[tuple[str, torch.dtype, torch.Size], ...]) -> _Entries:
+    offsets, header, position = {}, {}, 0
+    for name, dtype, shape in sorted(tensors, key=lambda tensor: -tensor[1].itemsize):
+        end = position + prod(shape) * dtype.itemsize
+        header[name] = {
+            "dtype": _NAMES[dtype],
+            "shape": list(shape),
+            "data_offsets": [position, end],
+        }
+        offsets[name] = (dtype, shape, position)
+        position = end
+    text = f",{_dumps(header)[1:-1]}" if header else ""
+    return _Entries(offsets=offsets, text=text, size_bytes=position)
+
+
+@lru_cache(maxsize=4)
+def _place(entries: _Entries, head_bytes: int) -> Mapping[str, Place]:
+    return {
+        name: Place(dtype=dtype, shape=tuple(shape), start=head_bytes + offset)
+        for name, (dtype, shape, offset) in entries.offsets.items()
+    }
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -55,7 +55,7 @@ class Snapshot:
             "pieces": {name: piece.to_json() for name, piece in pieces.items()},
             "state": state_tree if is_leader else {},
         }
-        self.layout: Layout = make_layout(self._tensors.items(), rest)
+        self.layout: Layout = make_layout(self._tensors, rest)
         self._is_late = {n: t.data_ptr() in settled for n, t in self._tensors.items()}
         self._versions = {n: _version(t) for n, t in self._tensors.items()}
         self._copied = threading.Event()

@@ -19,6 +19,8 @@ from stoker.checkpoints.dtensors import is_dtensor
 from stoker.checkpoints.shards import is_storable
 from stoker.errors import CheckpointFailed
 
+_PLAIN = {bool, int, float, str, type(None)}
+
 
 class Encoder:
     """Turns state into JSON and collects its tensors under names a person can read.
@@ -39,18 +41,19 @@ class Encoder:
 
     def encode(self, value: object, path: str) -> Any:  # noqa: ANN401 - JSON is any of six types
         """Returns the JSON for a value; `path` names its tensors."""
-        if value is None or type(value) in (bool, int, float, str):
+        kind = type(value)
+        if kind in _PLAIN:
             return value
-        if isinstance(value, torch.Tensor) and is_dtensor(value):
-            return {"sharded": self._name(self.sharded, path, value)}
-        if isinstance(value, torch.Tensor):
+        if kind is not dict and isinstance(value, torch.Tensor):
+            if is_dtensor(value):
+                return {"sharded": self._name(self.sharded, path, value)}
             return self._encode_tensor(value, path)
+        if isinstance(value, Mapping):
+            return self._encode_mapping(value, path)
         if isinstance(value, list):
             return [self.encode(item, f"{path}.{i}") for i, item in enumerate(value)]
         if isinstance(value, tuple):
             return {"tuple": [self.encode(item, f"{path}.{i}") for i, item in enumerate(value)]}
-        if isinstance(value, Mapping):
-            return self._encode_mapping(value, path)
         return self._encode_rare(value, path)
 
     def _encode_mapping(self, value: Mapping[Any, Any], path: str) -> Any:  # noqa: ANN401
@@ -66,13 +69,14 @@ class Encoder:
         if tensor.layout is not torch.strided or not is_storable(tensor.dtype):
             return self._encode_rare(tensor, path)
         # Tied weights are one tensor under two names: stored once.
-        layout = (tensor.dtype, tuple(tensor.shape), tensor.stride())
-        same = (tensor.device, tensor.data_ptr(), *layout) if tensor.numel() else (object(),)
+        stride = None if tensor.is_contiguous() else tensor.stride()
+        place = tensor.data_ptr() if tensor.numel() else object()
+        same = (place, tensor.dtype, tensor.shape, stride, tensor.device)
         if same not in self._seen:
             self._seen[same] = self._name(self.tensors, path, tensor)
         found: dict[str, Any] = {"tensor": self._seen[same]}
-        if not tensor.is_contiguous() and _is_dense(tensor):
-            found["stride"] = list(tensor.stride())  # channels_last must come back as it was
+        if stride is not None and _is_dense(tensor):
+            found["stride"] = list(stride)  # channels_last must come back as it was
         return found
 
     def _encode_rare(self, value: object, path: str) -> Any:  # noqa: ANN401
