@@ -88,9 +88,33 @@ def test_an_optimizer_step_waits_for_the_copy(job):
     staging.reserve(snapshot.layout.size_bytes)
     snapshot.copy_early(staging)
     assert waited.is_alive()
-    snapshot.copy_late(staging, lambda _: None)
+    snapshot.copy_late(staging)
     waited.join(timeout=60)
     assert not waited.is_alive()
+
+
+def test_an_optimizer_step_does_not_wait_for_the_disk(job, monkeypatch):
+    model, optimizer = make_parts()
+    write, is_disk_there = os.pwrite, threading.Event()
+
+    def pwrite(*args):
+        is_disk_there.wait(timeout=60)
+        return write(*args)
+
+    with stoker.checkpoints(job, model=model, optimizer=optimizer) as ckpt:
+        train_one_step(model, optimizer)
+        ckpt.advance()
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        ckpt.save()
+        saved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        train_one_step(model, optimizer)
+        assert not torch.equal(model[0].weight, saved["0.weight"])
+        assert ckpt.store.newest() is None
+        is_disk_there.set()
+        ckpt.flush()
+        newest = ckpt.store.newest()
+    tensors = load_file(f"{newest.path}/rank00000.safetensors")
+    assert torch.equal(tensors["model.0.weight"], saved["0.weight"])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +156,7 @@ def test_a_parameter_changed_outside_a_step_while_it_is_copied_is_found_out():
     with torch.no_grad():
         model[0].weight.clamp_(-1, 1)
     with pytest.raises(CheckpointFailed, match=r"model\.0\.weight was changed outside"):
-        snapshot.copy_late(staging, lambda _: None)
+        snapshot.copy_late(staging)
 
 
 def test_the_memory_is_used_again(job):

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from stoker.checkpoints import manifest
 from stoker.checkpoints.checksums import PREFERRED
-from stoker.checkpoints.direct import BLOCK_BYTES, PieceWriter
+from stoker.checkpoints.direct import whole_blocks, write_direct
 from stoker.checkpoints.draft import Draft
 from stoker.checkpoints.group import Group
 from stoker.checkpoints.log import warn
@@ -84,8 +84,7 @@ class Saver:
         if self._touching is not None:
             self._touching.result()
         started = time.monotonic()
-        whole = -(-snapshot.layout.size_bytes // BLOCK_BYTES) * BLOCK_BYTES
-        self.staging.reserve(whole)
+        self.staging.reserve(whole_blocks(snapshot.layout.size_bytes))
         snapshot.copy_early(self.staging)
         self._count += 1
         self._snapshot = snapshot
@@ -137,8 +136,11 @@ class Saver:
         """Writes this rank's file. Never raises: the other ranks wait for an answer."""
         draft = None
         try:
+            # First, and by itself: an optimizer may wait for it, and a second thread that writes
+            # meanwhile would take turns on the cores from the training.
+            snapshot.copy_late(self.staging)
             draft = Draft(self._store.folder, f"{self._token}-{self._count}")
-            shard = self._write_shard(snapshot, draft)
+            shard = self._write_shard(snapshot.layout.size_bytes, draft)
             serial = self._store.next_serial()
             return draft, _Written(shard=shard, serial=serial, is_sharded=snapshot.is_sharded)
         except StokerError as error:
@@ -150,15 +152,11 @@ class Saver:
         finally:
             snapshot.release()
 
-    def _write_shard(self, snapshot: Snapshot, draft: Draft) -> Shard:
-        size_bytes = snapshot.layout.size_bytes
-        whole = -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
-        memory = self.staging.memory(whole)
+    def _write_shard(self, size_bytes: int, draft: Draft) -> Shard:
         path = f"{draft.path}/{self._file_name}"
         self._spare.hand_to(path)
-        with PieceWriter(path, memory, size_bytes, checksum=PREFERRED) as writer:
-            snapshot.copy_late(self.staging, writer.filled_up_to)
-            checksums = writer.finish()
+        memory = self.staging.memory(whole_blocks(size_bytes))
+        checksums = write_direct(path, memory, size_bytes, checksum=PREFERRED)
         return Shard(name=self._file_name, size_bytes=size_bytes, checksums=checksums)
 
     def _publish(self, draft: Draft, about: Manifest, serial: int) -> str:

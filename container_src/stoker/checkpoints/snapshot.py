@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.checkpoints.checksums import PIECE_BYTES
 from stoker.checkpoints.shards import Layout, make_layout
 from stoker.checkpoints.staging import Staging
 from stoker.checkpoints.tree import Encoder
@@ -56,8 +55,7 @@ class Snapshot:
             "state": state_tree if is_leader else {},
         }
         self.layout: Layout = make_layout(self._tensors, rest)
-        self._is_late = {n: t.data_ptr() in settled for n, t in self._tensors.items()}
-        self._versions = {n: _version(t) for n, t in self._tensors.items()}
+        self._late = {n: _version(t) for n, t in self._tensors.items() if t.data_ptr() in settled}
         self._copied = threading.Event()
         self._streams = _make_streams(self._tensors.values())
 
@@ -65,13 +63,13 @@ class Snapshot:
         """Copies, now, all that may change before the next step: buffers, random states."""
         staging.memory(len(self.layout.head))[:] = self.layout.head
         for name, place in self.layout.places.items():
-            if not self._is_late[name]:
+            if name not in self._late:
                 staging.copy(self._tensors[name], place)
         for stream in self._streams:
             torch.cuda.current_stream(stream.device).synchronize()
 
-    def copy_late(self, staging: Staging, filled_up_to: Callable[[int], None]) -> None:
-        """Copies the rest, in the order of the file, telling how far it has come.
+    def copy_late(self, staging: Staging) -> None:
+        """Copies the rest, and lets the state change.
 
         Raises:
             CheckpointFailed: something else than an optimizer's step changed a parameter.
@@ -79,8 +77,11 @@ class Snapshot:
         with ExitStack() as current:
             for stream in self._streams:
                 current.enter_context(torch.cuda.stream(stream))
-            self._copy_in_order(staging, filled_up_to)
-        changed = [n for n, t in self._tensors.items() if self._has_changed(n, t)]
+            for name in self._late:
+                staging.copy(self._tensors[name], self.layout.places[name])
+        for stream in self._streams:
+            stream.synchronize()
+        changed = [n for n, version in self._late.items() if _version(self._tensors[n]) != version]
         self.release()
         if changed:
             raise CheckpointFailed(
@@ -97,22 +98,6 @@ class Snapshot:
         """Returns when the state may change."""
         self._copied.wait()
 
-    def _copy_in_order(self, staging: Staging, filled_up_to: Callable[[int], None]) -> None:
-        # Told seldom, for whoever runs Python here keeps the training from doing so.
-        told = 0
-        for name, place in self.layout.places.items():
-            if self._is_late[name]:
-                staging.copy(self._tensors[name], place)
-            if not self._streams and place.start - told >= PIECE_BYTES:
-                filled_up_to(place.start)
-                told = place.start
-        for stream in self._streams:
-            stream.synchronize()
-        filled_up_to(self.layout.size_bytes)
-
-    def _has_changed(self, name: str, tensor: torch.Tensor) -> bool:
-        return self._is_late[name] and _version(tensor) != self._versions[name]
-
 
 def _own_pieces(tensors: dict[str, torch.Tensor]) -> dict[str, Piece]:
     # Only a sharded job waits for this import.
@@ -124,8 +109,8 @@ def _own_pieces(tensors: dict[str, torch.Tensor]) -> dict[str, Piece]:
 
 def _make_streams(tensors: Iterable[torch.Tensor]) -> list[torch.cuda.Stream]:
     """One for each GPU that holds a part of the state: copies wait in a line of their own."""
-    devices = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
-    return [torch.cuda.Stream(device) for device in devices]  # type: ignore[no-untyped-call] # torch has no types here
+    devices = {tensor.device for tensor in tensors}
+    return [torch.cuda.Stream(device) for device in devices if device.type == "cuda"]  # type: ignore[no-untyped-call] # torch has no types here
 
 
 def _version(tensor: torch.Tensor) -> int:
