@@ -159,6 +159,27 @@ def test_a_parameter_changed_outside_a_step_while_it_is_copied_is_found_out():
         snapshot.copy_late(staging)
 
 
+def test_a_script_that_changes_a_parameter_meanwhile_is_told_what_helps(job, monkeypatch):
+    model, optimizer = make_parts()
+    is_changed, copy = threading.Event(), Snapshot.copy_late
+
+    def copy_late(*args):
+        assert is_changed.wait(timeout=60)
+        copy(*args)
+
+    monkeypatch.setattr(Snapshot, "copy_late", copy_late)
+    train_one_step(model, optimizer)
+    with stoker.checkpoints(job, model=model, optimizer=optimizer) as ckpt:
+        ckpt.advance()
+        ckpt.save()
+        with torch.no_grad():
+            model[0].weight.clamp_(-1, 1)
+        is_changed.set()
+        with pytest.raises(CheckpointFailed, match=r"model\.0\.weight was changed") as caught:
+            ckpt.flush()
+    assert "overlap=False" in caught.value.fix
+
+
 def test_the_memory_is_used_again(job):
     model, optimizer = make_parts()
     with stoker.checkpoints(job, model=model, optimizer=optimizer) as ckpt:

@@ -38,6 +38,8 @@ class _Written(Record):
     """The lowest number that is free on its disk."""
     is_sharded: bool = False
     trouble: str = ""
+    fix: str = ""
+    """What helps against it, where that is known."""
 
 
 class Saver:
@@ -125,7 +127,8 @@ class Saver:
         if draft is None or troubles:
             if draft is not None:
                 draft.discard()
-            raise _failed(about.step, "; ".join(troubles) or written.trouble)
+            fix = next((w.fix for w in told if w.fix), "")
+            raise _failed(about.step, "; ".join(troubles) or written.trouble, fix=fix)
         shards = tuple(w.shard for w in told if w.shard is not None)
         is_sharded = any(w.is_sharded for w in told)
         about = about.replace(shards=shards, checksum=PREFERRED, is_sharded=is_sharded)
@@ -144,7 +147,7 @@ class Saver:
             serial = self._store.next_serial()
             return draft, _Written(shard=shard, serial=serial, is_sharded=snapshot.is_sharded)
         except StokerError as error:
-            return draft, _Written(trouble=error.message)
+            return draft, _Written(trouble=error.message, fix=error.fix)
         except OSError as error:
             return draft, _Written(trouble=f"{error.strerror} ({self._store.folder})")
         except Exception as error:  # a bug of ours must not leave the other ranks waiting
@@ -204,11 +207,11 @@ class Saver:
             return []
 
 
-def _failed(step: int, trouble: str) -> CheckpointFailed:
-    is_full = any(text in trouble for text in ("No space left", "quota"))
+def _failed(step: int, trouble: str, *, fix: str = "") -> CheckpointFailed:
+    if any(text in trouble for text in ("No space left", "quota")):
+        fix = "give the job a larger volume (volume_size), or keep fewer: checkpoints(…, keep=1)"
     return CheckpointFailed(
         f"the checkpoint of step {step} could not be written: {trouble}",
-        fix="give the job a larger volume (volume_size), or keep fewer: checkpoints(…, keep=1)"
-        if is_full
-        else "look at the checkpoint folder: it must be writable, and nobody else may clean it",
+        fix=fix
+        or "look at the checkpoint folder: it must be writable, and nobody else may clean it",
     )
