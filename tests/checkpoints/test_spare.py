@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import subprocess
@@ -13,6 +14,7 @@ import torch
 import stoker
 from stoker.checkpoints.spare import Spare
 from stoker.checkpoints.store import Store
+from stoker.errors import CheckpointFailed
 
 FILE = "rank00000.safetensors"
 READER = """
@@ -180,3 +182,26 @@ def test_what_a_dead_writer_kept_is_swept_and_called_no_checkpoint(job, capfd):
     with stoker.checkpoints(job, state={"x": 1}):
         assert not list(folder.glob("*spare*"))
     assert "half-written" not in "".join(capfd.readouterr())
+
+
+def test_a_full_disk_gets_back_what_was_kept(job, monkeypatch):
+    """mkdir's answer on a full ext4 is played: tmpfs never gives it for a folder."""
+    make, state = os.makedirs, {"x": torch.zeros(1000)}
+
+    def is_kept():
+        return any("-spare" in name for name in os.listdir(job.checkpoint_dir))
+
+    def makedirs(path, *args, **options):
+        if "stoker-" in str(path) and is_kept():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        make(path, *args, **options)
+
+    with stoker.checkpoints(job, keep=1, state=state) as ckpt:
+        save(job, ckpt)
+        save(job, ckpt)
+        assert is_kept()
+        monkeypatch.setattr(os, "makedirs", makedirs)
+        with pytest.raises(CheckpointFailed, match="No space left on device"):
+            save(job, ckpt)
+        save(job, ckpt)
+    assert Store(job.checkpoint_dir).newest().step == 4

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from stoker.checkpoints import manifest
 from stoker.checkpoints.checksums import PREFERRED
@@ -61,6 +62,7 @@ class Saver:
         self._file_name = f"rank{group.rank:05d}.safetensors"
         self._spare = Spare(store.folder, f"{token}-{group.rank}", self._file_name)
         self._count = 0
+        self._process = os.getpid()
         # Its threads are joined when the interpreter exits: nothing half-written is left.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="stoker-checkpoint")
         self._snapshot: Snapshot | None = None
@@ -89,12 +91,12 @@ class Saver:
         self.staging.reserve(whole_blocks(snapshot.layout.size_bytes))
         snapshot.copy_early(self.staging)
         self._count += 1
-        self._snapshot = snapshot
         self._pending = self._thread.submit(self._save, snapshot, about, started)
+        self._snapshot = snapshot  # last: nobody waits for a copy that was never begun
 
     def wait_for_copy(self) -> None:
         """Returns when the state may change again."""
-        if self._snapshot is not None:
+        if self._snapshot is not None and not self._is_in_a_child:
             self._snapshot.wait()
             self._snapshot = None
 
@@ -110,15 +112,23 @@ class Saver:
         Raises:
             CheckpointFailed: it went wrong.
         """
-        pending, self._pending = self._pending, None
-        if pending is not None:
+        pending = self._pending
+        if pending is not None and not self._is_in_a_child:
+            wait([pending])  # who is interrupted here, by Ctrl-C, has a save under way still
+            self._pending = None
             self.last = pending.result()
         return self.last
 
     def close(self) -> None:
         """Lets the thread end; what was begun is finished first."""
-        self._thread.shutdown()
-        self._spare.drop()
+        if not self._is_in_a_child:
+            self._thread.shutdown()
+            self._spare.drop()
+
+    @property
+    def _is_in_a_child(self) -> bool:
+        """Whether the script has forked: the thread, and what it writes, stayed behind."""
+        return os.getpid() != self._process
 
     def _save(self, snapshot: Snapshot, about: Manifest, started: float) -> Saved:
         draft, written = self._write(snapshot)
@@ -149,6 +159,7 @@ class Saver:
         except StokerError as error:
             return draft, _Written(trouble=error.message, fix=error.fix)
         except OSError as error:
+            self._spare.drop()  # on a full disk the next save can use the room
             return draft, _Written(trouble=f"{error.strerror} ({self._store.folder})")
         except Exception as error:  # a bug of ours must not leave the other ranks waiting
             return draft, _Written(trouble=repr(error))
