@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 import stoker
 from stoker.checkpoints.snapshot import Snapshot
@@ -207,7 +208,11 @@ def test_all_kinds_of_state_come_back(job):
         "zero": torch.tensor(7),
         "sparse": torch.eye(2).to_sparse(),
         "channels_last": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        "conjugate": torch.tensor([1 + 2j]).conj(),
+        "negative": torch.tensor([1 + 2j, 3 - 4j]).conj().imag,
+        "negative view": torch.ones(3)._neg_view(),
     }
+    kept["positive"] = kept["negative"]._neg_view()  # the same memory, with another sign
     with stoker.checkpoints(job, kept=dict(kept)) as ckpt:
         ckpt.advance()
     found: dict[object, object] = {}
@@ -216,7 +221,8 @@ def test_all_kinds_of_state_come_back(job):
     assert found.keys() == kept.keys()
     for key in ("numbers", "texts", 3, "scalar"):
         assert found[key] == kept[key], key
-    for key in ("complex", "half", "empty", "zero", "channels_last"):
+    tensors = ["complex", "half", "empty", "zero", "channels_last"]
+    for key in [*tensors, "conjugate", "negative", "negative view", "positive"]:
         assert torch.equal(found[key], kept[key]), key
     assert found["channels_last"].stride() == kept["channels_last"].stride()
     assert torch.equal(found["sparse"].to_dense(), torch.eye(2))
@@ -228,6 +234,15 @@ def test_what_cannot_be_loaded_safely_is_refused_when_it_is_saved(job):
     with (
         pytest.raises(CheckpointFailed, match=r"kept\.what holds a Thread"),
         stoker.checkpoints(job, kept={"what": threading.Thread()}) as ckpt,
+    ):
+        ckpt.save()
+
+
+def test_a_tensor_without_memory_of_its_own_is_refused(job):
+    kept = {"pair": TwoTensor(torch.ones(3), torch.zeros(3))}
+    with (
+        pytest.raises(CheckpointFailed, match=r"kept\.pair holds a TwoTensor"),
+        stoker.checkpoints(job, kept=kept) as ckpt,
     ):
         ckpt.save()
 

@@ -44,16 +44,18 @@ class Encoder:
         kind = type(value)
         if kind in _PLAIN:
             return value
-        if kind is not dict and isinstance(value, torch.Tensor):
+        if kind is dict:  # the most frequent first: the training waits for this
+            return self._encode_mapping(value, path)  # type: ignore[arg-type] # it is one
+        if isinstance(value, torch.Tensor):
             if is_dtensor(value):
                 return {"sharded": self._name(self.sharded, path, value)}
             return self._encode_tensor(value, path)
-        if isinstance(value, Mapping):
-            return self._encode_mapping(value, path)
         if isinstance(value, list):
             return [self.encode(item, f"{path}.{i}") for i, item in enumerate(value)]
         if isinstance(value, tuple):
             return {"tuple": [self.encode(item, f"{path}.{i}") for i, item in enumerate(value)]}
+        if isinstance(value, Mapping):
+            return self._encode_mapping(value, path)
         return self._encode_rare(value, path)
 
     def _encode_mapping(self, value: Mapping[Any, Any], path: str) -> Any:  # noqa: ANN401
@@ -63,10 +65,13 @@ class Encoder:
         return {"pairs": [[self.encode(k, path), self.encode(v, f"{path}.{k}")] for k, v in pairs]}
 
     def _encode_tensor(self, value: torch.Tensor, path: str) -> Any:  # noqa: ANN401
-        tensor = value.detach()
+        tensor = value.detach().resolve_neg()
         if tensor.is_complex():
-            return {"complex": self._encode_tensor(torch.view_as_real(tensor), path)}
+            real = torch.view_as_real(tensor.resolve_conj())
+            return {"complex": self._encode_tensor(real, path)}
         if tensor.layout is not torch.strided or not is_storable(tensor.dtype):
+            return self._encode_rare(tensor, path)
+        if not tensor.data_ptr() and tensor.numel():  # made of other tensors: no memory of its own
             return self._encode_rare(tensor, path)
         # Tied weights are one tensor under two names: stored once.
         stride = None if tensor.is_contiguous() else tensor.stride()
