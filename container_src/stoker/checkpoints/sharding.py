@@ -25,6 +25,7 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner
 from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
     get_model_state_dict,
     get_optimizer_state_dict,
     set_model_state_dict,
@@ -95,7 +96,10 @@ def load_by_name(state: Any, model: nn.Module, optimizer: Optimizer | None = Non
     if optimizer is None:
         set_model_state_dict(model, state)
     else:
-        set_optimizer_state_dict(model, optimizer, state)
+        # A parameter that never had a gradient has no state, then as now; that the checkpoint
+        # knows all of them is seen when the model is loaded.
+        options = StateDictOptions(strict=False)
+        set_optimizer_state_dict(model, optimizer, state, options=options)
 
 
 class _Reader(StorageReader):
