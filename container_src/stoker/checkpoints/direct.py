@@ -19,7 +19,7 @@ def write_direct(
     """Writes a buffer to a file, durably, and returns the checksum of each of its pieces.
 
     One piece at a time and all in the calling thread: the kernel cuts a piece into requests enough
-    to keep a disk busy, and more threads would take turns on the cores from the training.
+    to keep a disk busy, and more threads would take more of caches and memory from the training.
 
     Args:
         path: the file; it is made, or what is there is written over.

@@ -82,8 +82,13 @@ class Saver:
         """Begins to save; returns when only optimizer steps must still be held back.
 
         Raises:
-            CheckpointFailed: the save before this one went wrong.
+            CheckpointFailed: the save before this one went wrong, or this is a forked child.
         """
+        if self._is_in_a_child:
+            raise CheckpointFailed(
+                "a forked process cannot save through the session of its parent",
+                fix="open stoker.checkpoints in the process that trains, with a folder of its own",
+            )
         self.finish()
         if self._touching is not None:
             self._touching.result()
@@ -150,7 +155,7 @@ class Saver:
         draft = None
         try:
             # First, and by itself: an optimizer may wait for it, and a second thread that writes
-            # meanwhile would take turns on the cores from the training.
+            # meanwhile would take more of caches and memory from the training.
             snapshot.copy_late(self.staging)
             draft = Draft(self._store.folder, f"{self._token}-{self._count}")
             shard = self._write_shard(snapshot.layout.size_bytes, draft)
