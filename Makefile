@@ -51,7 +51,7 @@ check: install ## ruff, mypy --strict, layers
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m pytest -q tests/unit/test_layers.py
+	$(PY) -m pytest -q tests/test_layers.py
 
 format: install ## format the code
 	$(PY) -m ruff check --fix .
@@ -113,7 +113,7 @@ $(VENV)/.packages: docker/dev.lock docker/frameworks.lock
 # smdebug as the image has it: made again when our edits of it change.
 $(VENV)/.smdebug: $(VENV)/.packages $(shell find container_src/stoker/debugging/smdebug_edits -name '*.py') \
 		container_src/stoker/debugging/repack.py
-	PYTHONPATH=container_src $(PY) -m stoker.host.cli smdebug install
+	PYTHONPATH=container_src $(PY) -m stoker smdebug install
 	@touch $@
 
 # Installed as users have it, not editable: the .pth file and `train` are part of what is tested.

@@ -300,9 +300,9 @@ def _make_stock(task: dict[str, Any]) -> Parts:
 
 def _make_ours(task: dict[str, Any]) -> Parts:
     if task["hook"] is None:
-        import stoker.autoload
+        import stoker.worker.autoload
 
-        stoker.autoload.wake()
+        stoker.worker.autoload.wake()
         return _make_plain(task)
     from stoker.debugging.hook.attach import attach
     from stoker.debugging.hook.config import read_hook_config

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from stoker.errors import StokerError
-from stoker.host.docker import find_client, image_size_bytes
+from stoker.machine.docker import find_client, image_size_bytes
 
 PEER_GB = {"cpu": 7.2, "cuda": 28.0}
 GOAL_GB = {"cpu": 1.6, "cuda": 5.6}

@@ -178,7 +178,7 @@ def _platform(work: Path) -> Iterator[PlatformJobs]:
 
 def _stoker(*arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "stoker.host.cli", *arguments], capture_output=True, text=True
+        [sys.executable, "-m", "stoker.cli.main", *arguments], capture_output=True, text=True
     )
     if done.returncode != 0:
         raise CannotMeasure(f"stoker {' '.join(arguments[:2])}: {done.stderr.strip()}")

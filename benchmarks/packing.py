@@ -21,8 +21,7 @@ from pathlib import Path
 import torch
 
 from figures import CannotMeasure, Figure, run, say
-from stoker.host.platform.around.merging import Merged
-from stoker.host.platform.around.packing import pack
+from stoker.platform.data.artifacts import Merged, pack
 
 TIME_GOAL = 0.083
 SIZE_GOAL = 1.0

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoker.host.pip_settings import PipSettings, read_pip_settings
+from stoker.machine.pip_settings import PipSettings, read_pip_settings
 
 DOCKER = Path(__file__).resolve().parent
 NAMES = ("build", "toolkit", "smdebug", "cpu", "cuda", "dev", "frameworks")

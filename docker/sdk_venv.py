@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lock import make_command
 
-from stoker.host.pip_settings import PipSettings, read_pip_settings
+from stoker.machine.pip_settings import PipSettings, read_pip_settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LOCKS = REPOSITORY / "tests/data/sdks"

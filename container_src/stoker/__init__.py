@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from stoker.debugging.need import Need
     from stoker.debugging.rule import Finding, Rule, parameter
     from stoker.errors import StokerError
-    from stoker.script_job import Job
-    from stoker.script_job import read_script_job as job
+    from stoker.worker.script_job import Job
+    from stoker.worker.script_job import read_script_job as job
 
 __all__ = [
     "Finding",
@@ -36,14 +36,14 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Finding": ("stoker.debugging.rule", "Finding"),
-    "Job": ("stoker.script_job", "Job"),
+    "Job": ("stoker.worker.script_job", "Job"),
     "Need": ("stoker.debugging.need", "Need"),
     "Params": ("stoker.contract.params", "Params"),
     "Rule": ("stoker.debugging.rule", "Rule"),
     "StokerError": ("stoker.errors", "StokerError"),
     # A package that can be called: stoker.checkpoints(job, …), stoker.checkpoints.Store(folder).
     "checkpoints": ("stoker.checkpoints", ""),
-    "job": ("stoker.script_job", "read_script_job"),
+    "job": ("stoker.worker.script_job", "read_script_job"),
     "parameter": ("stoker.debugging.rule", "parameter"),
 }
 

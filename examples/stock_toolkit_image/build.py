@@ -11,10 +11,15 @@ from pathlib import Path
 from urllib.request import getproxies
 
 from stoker.errors import StokerError
-from stoker.host.base_image import plan_base, provide_base
-from stoker.host.docker import find_builder, find_client, require_engine, run_live
-from stoker.host.failures import BuildFailed, UsageRefused
-from stoker.host.pip_settings import PipSettings, make_pip_conf, read_pip_settings, serve_folders
+from stoker.machine.base_image import plan_base, provide_base
+from stoker.machine.docker import find_builder, find_client, require_engine, run_live
+from stoker.machine.failures import BuildFailed, UsageRefused
+from stoker.machine.pip_settings import (
+    PipSettings,
+    make_pip_conf,
+    read_pip_settings,
+    serve_folders,
+)
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]

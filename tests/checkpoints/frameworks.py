@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 import stoker
+from stoker.bus import stop
 from stoker.checkpoints.store import Store
-from stoker.contract import stop
 
 
 def make_job(folder):

@@ -19,8 +19,8 @@ from transformers import (
     TrainingArguments,
 )
 
+from stoker.bus.stop import StopRequest, forget_stop, write_stop_request
 from stoker.checkpoints.huggingface import StokerCheckpoints
-from stoker.contract.stop import StopRequest, forget_stop, write_stop_request
 from stoker.errors import CheckpointFailed
 from tests.checkpoints.frameworks import (
     Broken,

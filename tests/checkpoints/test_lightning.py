@@ -14,8 +14,8 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from stoker.bus.stop import StopRequest, forget_stop, write_stop_request
 from stoker.checkpoints.lightning import StokerCheckpoints
-from stoker.contract.stop import StopRequest, forget_stop, write_stop_request
 from stoker.errors import CheckpointFailed
 from tests.checkpoints.frameworks import (
     Broken,

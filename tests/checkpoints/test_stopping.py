@@ -6,9 +6,7 @@ import signal
 
 import pytest
 
-from stoker.checkpoints.store import Store
-from stoker.contract.paths import Paths
-from stoker.contract.stop import (
+from stoker.bus.stop import (
     Left,
     StopRequest,
     read_left,
@@ -16,6 +14,8 @@ from stoker.contract.stop import (
     write_left,
     write_stop_request,
 )
+from stoker.checkpoints.store import Store
+from stoker.contract.paths import Paths
 from tests.checkpoints.runs import SCRIPT, wait_for
 
 ENDLESS = """

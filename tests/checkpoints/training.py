@@ -120,7 +120,7 @@ def stop(args: argparse.Namespace, job: stoker.Job) -> None:
     elif args.stop_by == "term":
         os.kill(os.getpid(), signal.SIGTERM)
     else:
-        from stoker.contract.stop import StopRequest, write_stop_request
+        from stoker.bus.stop import StopRequest, write_stop_request
 
         write_stop_request(job.paths, StopRequest(by="rule loss_too_low", reason="enough"))
 

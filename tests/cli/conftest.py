@@ -30,7 +30,7 @@ class Cli:
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(_PREFIXES)}
         return subprocess.Popen(
-            [sys.executable, "-m", "stoker.host.cli", *arguments],
+            [sys.executable, "-m", "stoker.cli.main", *arguments],
             cwd=self.folder,
             env={**clean, **environ},
             stdout=subprocess.PIPE,

@@ -9,10 +9,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from stoker.host.conformance.check import Check
-from stoker.host.conformance.page import render_page
-from stoker.host.conformance.report import make_json, render_table, verdict, write_junit
-from stoker.host.conformance.runner import Result
+from stoker.conformance.check import Check
+from stoker.conformance.page import render_page
+from stoker.conformance.report import make_json, render_table, verdict, write_junit
+from stoker.conformance.runner import Result
 
 
 def _check(number, *, both_ways=False):
@@ -76,7 +76,7 @@ def test_the_page_is_one_offline_file_and_escapes_what_it_shows():
 @pytest.mark.docker
 def test_the_command_ends_with_0_only_if_nothing_failed(tmp_path):
     page, junit = tmp_path / "page.html", tmp_path / "junit.xml"
-    command = [sys.executable, "-m", "stoker.host.cli", "check", "stoker:cpu", "--only", "1,2"]
+    command = [sys.executable, "-m", "stoker.cli.main", "check", "stoker:cpu", "--only", "1,2"]
     done = subprocess.run(
         [*command, "--json", "--html", page, "--junit", junit],
         capture_output=True,
@@ -92,7 +92,7 @@ def test_the_command_ends_with_0_only_if_nothing_failed(tmp_path):
 
 @pytest.mark.parametrize("option", ["--only", "--skip"])
 def test_a_number_no_check_has_is_refused(option):
-    command = [sys.executable, "-m", "stoker.host.cli", "check", "stoker:cpu", option, "99"]
+    command = [sys.executable, "-m", "stoker.cli.main", "check", "stoker:cpu", option, "99"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "there is no check 99" in done.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from stoker.checkpoints.checksums import checksums_of
 from stoker.checkpoints.manifest import Manifest, Metric, Shard, manifest_text
-from stoker.host.cli import main
+from stoker.cli.main import main
 from tests.s3_server import serve_s3
 
 SHARD = "rank00000.safetensors"

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from stoker.host.doctor.sdks import judge
+from stoker.cli.doctor.sdk_checks import judge
 
 
 def doctor(*arguments, **environ):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
     done = subprocess.run(
-        [sys.executable, "-m", "stoker.host.cli", "doctor", *arguments],
+        [sys.executable, "-m", "stoker.cli.main", "doctor", *arguments],
         env={**clean, **environ},
         capture_output=True,
         text=True,

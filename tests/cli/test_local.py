@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from stoker.host.platform.client.variables import render_variables
+from stoker.cli.client.variables import render_variables
 
 from .conftest import DEADLINE_SECONDS, wait_for_line
 
@@ -31,7 +31,7 @@ def processes_of(root: Path) -> list[str]:
 
 
 def servers_of(root: Path) -> list[str]:
-    return [words for words in processes_of(root) if "stoker.host.platform" in words]
+    return [words for words in processes_of(root) if "stoker.platform" in words]
 
 
 def test_up_status_env_and_down(cli):
@@ -59,7 +59,7 @@ def test_up_status_env_and_down(cli):
 def test_a_shell_that_evaluates_env_reaches_the_platform_with_plain_boto3(cli):
     cli.up()
     script = "import boto3; print(boto3.client('s3').list_buckets()['Buckets'][0]['Name'])"
-    command = shlex.join([sys.executable, "-m", "stoker.host.cli", "local", "env"])
+    command = shlex.join([sys.executable, "-m", "stoker.cli.main", "local", "env"])
     program = shlex.join([sys.executable, "-c", script])
     shell = f'eval "$({command} --root {cli.platform})" && {program}'
     # In the way on purpose: a profile that does not exist, an endpoint where nobody listens.

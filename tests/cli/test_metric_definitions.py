@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from stoker.host.cli import main
+from stoker.cli.main import main
 from stoker.metrics.lines import make_line
 
 

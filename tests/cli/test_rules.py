@@ -10,9 +10,9 @@ import sys
 import numpy as np
 import pytest
 
+from stoker.cli.main import main
 from stoker.debugging.rules import CATALOGUE
 from stoker.debugging.tensors import Collection, SavedStep, mark_end, write_collections, write_step
-from stoker.host.cli import main
 from tests.s3_server import serve_s3
 
 LOSS = "CrossEntropyLoss_output_0"
@@ -254,7 +254,7 @@ def test_a_place_without_tensors_is_refused(tmp_path, capsys):
 
 @pytest.mark.parametrize("argv", [["ls"], ["explain", "DeadRelu"], ["run", "DeadRelu", "folder"]])
 def test_without_numpy_the_extra_is_named(argv):
-    code = "import sys; sys.modules['numpy'] = None; from stoker.host.cli import main"
+    code = "import sys; sys.modules['numpy'] = None; from stoker.cli.main import main"
     command = [sys.executable, "-c", f"{code}; sys.exit(main(['rules', *{argv!r}]))"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from stoker.host.cli import main
+from stoker.cli.main import main
 
 JOB = ("--step-time", "1.2", "--steps", "40000", "--save-cost", "4s", "--runs", "200")
 MODEL = ("simulate-spot", "--mean-time-between", "2", *JOB)

@@ -14,10 +14,9 @@ import urllib.request
 
 import pytest
 
-from stoker.host.failures import UsageRefused
-from stoker.host.tensorboard.keys import hand_over_keys
-from stoker.host.tensorboard.program import check_modules
-from stoker.host.tensorboard.source import Source, find_source, make_prefix
+from stoker.cli.tensorboard.program import check_modules, hand_over_keys
+from stoker.cli.tensorboard.source import Source, find_source, make_prefix
+from stoker.machine.failures import UsageRefused
 
 from .conftest import DEADLINE_SECONDS, wait_for_line
 
@@ -25,7 +24,7 @@ ON_S3 = Source(logdir="s3://bucket/job/tensorboard-output")
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "stoker.host.cli", "tensorboard", *arguments]
+    return [sys.executable, "-m", "stoker.cli.main", "tensorboard", *arguments]
 
 
 def clean(**environ: str) -> dict[str, str]:

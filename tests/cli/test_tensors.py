@@ -15,6 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stoker.cli.main import main
+from stoker.cli.tensors import sagemaker
+from stoker.cli.tensors.planes import cut_planes, quantise, read_sample, shrink
+from stoker.cli.tensors.scene import MOST_BYTES
+from stoker.cli.tensors.series import make_sparkline
 from stoker.debugging.description import Description
 from stoker.debugging.tensors import (
     Collection,
@@ -24,11 +29,6 @@ from stoker.debugging.tensors import (
     write_descriptions,
     write_step,
 )
-from stoker.host.cli import main
-from stoker.host.tensors import sagemaker
-from stoker.host.tensors.planes import cut_planes, quantise, read_sample, shrink
-from stoker.host.tensors.scene import MOST_BYTES
-from stoker.host.tensors.sparkline import make_sparkline
 from tests.s3_server import serve_s3
 
 LOSS, RELU, IMAGE, SCORES = "MSELoss_output_0", "relu_output_0", "Net_input_0", "Net_output_0"
@@ -454,7 +454,7 @@ def test_each_worker_has_its_own_curve(tmp_path, capsys):
 
 
 def test_without_numpy_the_extra_is_named(folder, tmp_path):
-    code = "import sys; sys.modules['numpy'] = None; from stoker.host.cli import main"
+    code = "import sys; sys.modules['numpy'] = None; from stoker.cli.main import main"
     argv = [sys.executable, "-c", f"{code}; sys.exit(main(['tensors', 'ls', {str(folder)!r}]))"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr

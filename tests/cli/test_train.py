@@ -10,7 +10,7 @@ import tarfile
 
 import pytest
 
-from stoker.host.cli import main
+from stoker.cli.main import main
 
 from .conftest import DEADLINE_SECONDS, wait_for_line
 

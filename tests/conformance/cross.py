@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import stoker
-from stoker.host.conformance.checks import GROUPS
-from stoker.host.conformance.runner import Result, Task, run_checks
-from stoker.host.docker import find_client
+from stoker.conformance.checks import GROUPS
+from stoker.conformance.runner import Result, Task, run_checks
+from stoker.machine.docker import find_client
 from tests.conformance.cross_table import render_table
 from tests.conformance.faults import CHECKS, HERE, IMAGE, Fault, Workshop, all_faults
 

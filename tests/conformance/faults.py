@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from stoker.host.conformance.checks import all_checks
-from stoker.host.conformance.runner import Result, Task, run_checks
-from stoker.host.docker import find_builder, find_client
+from stoker.conformance.checks import all_checks
+from stoker.conformance.runner import Result, Task, run_checks
+from stoker.machine.docker import find_builder, find_client
 
 HERE = Path(__file__).parent
 IMAGE = "stoker:cpu"

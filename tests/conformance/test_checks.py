@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.host.conformance.checks import all_checks
-from stoker.host.conformance.runner import Task, make_tasks, run_checks
-from stoker.host.docker import find_client
+from stoker.conformance.checks import all_checks
+from stoker.conformance.runner import Task, make_tasks, run_checks
+from stoker.machine.docker import find_client
 from tests.conformance.faults import CHECKS, IMAGE, run_twice
 
 pytestmark = pytest.mark.docker

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.host.conformance.check import CHECKS
-from stoker.host.conformance.checks import all_checks
-from stoker.host.conformance.engine import EngineLost, call
-from stoker.host.conformance.runner import LABEL_KEY, Task, run_checks
-from stoker.host.docker import find_builder, find_client
+from stoker.conformance.check import CHECKS
+from stoker.conformance.checks import all_checks
+from stoker.conformance.lab import EngineLost, call
+from stoker.conformance.runner import LABEL_KEY, Task, run_checks
+from stoker.machine.docker import find_builder, find_client
 
 pytestmark = pytest.mark.docker
 
@@ -86,7 +86,7 @@ def test_an_image_without_shell_and_python_is_told_apart(build):
 def test_ctrl_c_leaves_nothing_behind(build):
     image = build("hangs", f"FROM stoker:cpu\n{HOSTILE['hangs']}")
     process = subprocess.Popen(
-        [sys.executable, "-m", "stoker.host.cli", "check", image, "--only", "1"],
+        [sys.executable, "-m", "stoker.cli.main", "check", image, "--only", "1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -185,7 +185,7 @@ def _dead_client(folder: Path) -> str:
 
 def _check(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "stoker.host.cli", "check", *arguments],
+        [sys.executable, "-m", "stoker.cli.main", "check", *arguments],
         env={**os.environ, **environ},
         capture_output=True,
         text=True,

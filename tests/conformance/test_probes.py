@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from stoker.host.conformance import probe
-from stoker.host.conformance.check import NotApplicable
-from stoker.host.conformance.checks import GROUPS
-from stoker.host.conformance.script import SHELL_FILE, Script, program_name, spell
+from stoker.conformance import probe
+from stoker.conformance.check import NotApplicable
+from stoker.conformance.checks import GROUPS
+from stoker.conformance.script import SHELL_FILE, Script, program_name, spell
 
 SCRIPTS = [
     script

@@ -8,8 +8,8 @@ import uuid
 
 import pytest
 
-from stoker.host.conformance.runner import Task, run_checks
-from stoker.host.docker import find_builder, find_client
+from stoker.conformance.runner import Task, run_checks
+from stoker.machine.docker import find_builder, find_client
 from tests.conformance.faults import CHECKS, HERE, IMAGE, run_twice
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]

@@ -12,11 +12,11 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from stoker.bus.stop import StopRequest, read_stop_request
 from stoker.contract.job import read_job
-from stoker.contract.stop import StopRequest, read_stop_request
 from stoker.debugging.actions import ActionRunner, Notice
-from stoker.debugging.actions.lane import Lane
 from stoker.debugging.actions.mail import read_mail_server
+from stoker.debugging.actions.runner import WorkerThread
 from stoker.debugging.actions.stopping import stop_job
 from stoker.debugging.rule import Finding
 from stoker.debugging.specs import Action, RuleSpec
@@ -358,13 +358,13 @@ def test_a_stop_waits_for_no_message_of_another_rule(opt_ml, web):
 
 
 def test_a_lane_without_work_is_done_however_short_the_time():
-    lane, done = Lane("test"), threading.Event()
-    lane.put(done.set)
+    thread, done = WorkerThread("test"), threading.Event()
+    thread.put(done.set)
     assert done.wait(60)
     # Only now has the thread nothing left to do; its last work may still be returning.
-    assert lane.close(limit_seconds=5)
+    assert thread.close(limit_seconds=5)
     for _ in range(50):
-        idle = Lane("idle")
+        idle = WorkerThread("idle")
         idle.put(lambda: None)
         while idle._undone:
             pass
@@ -372,17 +372,17 @@ def test_a_lane_without_work_is_done_however_short_the_time():
 
 
 def test_a_lane_waits_for_the_work_that_is_under_way():
-    lane, order = Lane("test"), []
+    thread, order = WorkerThread("test"), []
     started = threading.Event()
 
     def work():
         started.wait(60)
         order.append("done")
 
-    lane.put(work)
-    assert not lane.close(limit_seconds=0.0)
+    thread.put(work)
+    assert not thread.close(limit_seconds=0.0)
     started.set()
-    assert lane.close(limit_seconds=60)
+    assert thread.close(limit_seconds=60)
     assert order == ["done"]
 
 

@@ -17,12 +17,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from stoker.bus.rule_status import read_rule_statuses
+from stoker.bus.stop import read_stop_request
 from stoker.contract.job import read_job
-from stoker.contract.rule_status import read_rule_statuses
-from stoker.contract.stop import read_stop_request
 from stoker.debugging.evaluate import WatchedRule, evaluate_saved
 from stoker.debugging.evaluate.evaluator import MANY_STEPS, Evaluator
-from stoker.debugging.evaluate.wishes import Wishes
+from stoker.debugging.evaluate.signals import EvaluatorSignals
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.specs import read_specs
@@ -201,7 +201,7 @@ class Run:
         self.job = read_job(environ={"TRAINING_JOB_NAME": "Job-1"}, root=root)
         self.folder = root / "output/tensors"
         self.said: list[str] = []
-        self.wishes = Wishes()
+        self.signals = EvaluatorSignals()
 
     def save(self, *steps, worker="worker_0", loss=1.0):
         for step in steps:
@@ -224,7 +224,7 @@ class Run:
         specs = read_specs(text)
         rules = [WatchedRule(spec, longest_seconds=longest_seconds) for spec in specs]
         saved = SavedTensors(self.folder)
-        Evaluator(self.job, rules, saved, wishes=self.wishes, say=self.said.append).run()
+        Evaluator(self.job, rules, saved, signals=self.signals, say=self.said.append).run()
         return {rule.name: rule for rule in read_rule_statuses(self.job.paths)}
 
     def findings(self):
@@ -436,7 +436,7 @@ def test_a_rule_that_is_over_gives_back_what_it_remembers(run):
     rules = [WatchedRule(spec) for spec in specs]
     reference = weakref.ref(Seen.made.pop(0))
     saved = SavedTensors(run.folder)
-    Evaluator(run.job, rules, saved, wishes=run.wishes, say=run.said.append).run()
+    Evaluator(run.job, rules, saved, signals=run.signals, say=run.said.append).run()
     assert alive == [False]
 
 
@@ -556,7 +556,7 @@ def test_a_rule_that_raises_at_the_end_is_an_error(run):
 def test_when_the_job_was_stopped_from_outside_so_are_its_rules_but_an_issue_stays(run):
     run.save(0, 1)
     run.end()
-    run.wishes.is_job_stopped = True
+    run.signals.is_job_stopped = True
     statuses = run.evaluate("Seen(fires_at=0, name=Found), Seen")
     assert statuses["Found"].status == "IssuesFound"
     assert (statuses["Seen"].status, statuses["Seen"].evaluated_steps) == ("Stopped", 2)
@@ -565,7 +565,7 @@ def test_when_the_job_was_stopped_from_outside_so_are_its_rules_but_an_issue_sta
 def test_when_the_time_is_over_the_unjudged_steps_are_counted(run):
     run.save(0, 1, 2)
     run.end()
-    Seen.acts[0] = run.wishes.conclude
+    Seen.acts[0] = run.signals.conclude
     status = run.evaluate("Seen")["Seen"]
     assert status.status == "Stopped"
     assert "2 of 3 saved steps were not judged" in status.details
@@ -574,7 +574,7 @@ def test_when_the_time_is_over_the_unjudged_steps_are_counted(run):
 def test_when_the_time_is_over_no_further_rule_is_asked_about_the_step(run):
     run.save(0)
     run.end()
-    Seen.acts[0] = run.wishes.conclude
+    Seen.acts[0] = run.signals.conclude
     statuses = run.evaluate("Seen, Hanging(name=slow)", longest_seconds=5.0)
     assert [rule.seen for rule in Seen.made] == [[0], []]
     assert statuses["Seen"].status == "NoIssuesFound"
@@ -584,17 +584,17 @@ def test_when_the_time_is_over_no_further_rule_is_asked_about_the_step(run):
 
 
 def test_when_the_time_is_over_every_later_answer_has_to_be_a_short_one(run, monkeypatch):
-    monkeypatch.setattr("stoker.debugging.evaluate.wishes.LAST_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("stoker.debugging.evaluate.signals.LAST_ANSWER_SECONDS", 0.2)
     run.save(0)
     run.end()
-    Seen.acts[0] = run.wishes.conclude
+    Seen.acts[0] = run.signals.conclude
     started = time.monotonic()
-    limit = partial(run.wishes.answer_seconds, 300.0)
+    limit = partial(run.signals.answer_seconds, 300.0)
     statuses = run.evaluate("Lingering", longest_seconds=limit)
     assert statuses["Lingering"].status == "Error"
     assert "no answer within 0.5 s" in statuses["Lingering"].details
     assert time.monotonic() - started < 30
-    assert run.wishes.answer_seconds(0.1) == 0.1
+    assert run.signals.answer_seconds(0.1) == 0.1
 
 
 def test_a_message_that_is_under_way_when_the_time_is_over_is_waited_for(run, monkeypatch):
@@ -608,7 +608,7 @@ def test_a_message_that_is_under_way_when_the_time_is_over_is_waited_for(run, mo
     monkeypatch.setattr("stoker.debugging.actions.runner.post", post)
     run.save(0, 1)
     run.end()
-    Seen.acts[1] = run.wishes.conclude
+    Seen.acts[1] = run.signals.conclude
     run.evaluate("Seen(fires_at=0, webhook=http://localhost/), Seen(name=other)")
     assert told == ["http://localhost/"]
     assert not [line for line in run.said if "given up" in line]

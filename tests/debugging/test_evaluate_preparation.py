@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stoker.bus.rule_status import read_rule_statuses
 from stoker.contract.debugger import findings_file, rules_plan_file
 from stoker.contract.job import read_job
-from stoker.contract.rule_status import read_rule_statuses
 from stoker.debugging.evaluate.preparation import prepare_rules
 from stoker.debugging.specs import make_needs, make_rule, read_specs
 from stoker.debugging.tensors import SavedStep, SavedTensors, write_step
 from stoker.errors import RuleInvalid
-from stoker.host.platform.root import open_root
+from stoker.platform.model.root import open_root
 from tests.debugging.buckets import serve_buckets
 
 CUSTOM = """

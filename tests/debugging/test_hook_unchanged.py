@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stoker import autoload
 from stoker.contract.job import read_job
 from stoker.debugging.hook.unchanged import attach_to_job, make_place, read_config, read_needs
 from stoker.debugging.tensors.saved_tensors import SavedTensors
+from stoker.worker import autoload
 
 from .hook_trainings import Net, fit, plain_loss
 

@@ -8,12 +8,11 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from stoker.contract.rule_status import RuleStatus
+from stoker.bus.rule_status import RuleStatus
 from stoker.debugging.evaluate.findings_file import FindingsFile, read_findings
 from stoker.debugging.evaluate.watched import Fired
 from stoker.debugging.report import Report, render_report
-from stoker.debugging.report.chart import render_chart
-from stoker.debugging.report.curves import Curve, read_curves
+from stoker.debugging.report.curves import Curve, read_curves, render_chart
 from stoker.debugging.rule import Finding
 from stoker.debugging.tensors import SavedStep, SavedTensors, write_step
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from stoker.host.platform.root import open_root
+from stoker.platform.model.root import open_root
 from tests.debugging.buckets import serve_buckets
 from tests.smdebug_wheels import make_wheels
 

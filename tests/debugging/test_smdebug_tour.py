@@ -12,7 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from stoker.debugging.repack import VERSION
-from stoker.host.platform.root import open_root
+from stoker.platform.model.root import open_root
 from tests.debugging.buckets import serve_buckets
 from tests.smdebug_wheels import make_wheels
 

@@ -22,7 +22,7 @@ from stoker.debugging.specs import (
     read_specs,
     write_specs,
 )
-from stoker.debugging.specs.presets import QUICK_PARAMETERS, quicken_needs
+from stoker.debugging.specs.making import QUICK_PARAMETERS, quicken_needs
 from stoker.errors import RuleInvalid
 
 # What sagemaker 2.x sends for ActionList(StopTraining("Job-1"), Email(…), SMS(…)): the

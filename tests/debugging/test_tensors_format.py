@@ -17,7 +17,7 @@ from stoker.debugging.step_tensors import MODES
 from stoker.debugging.tensors import SavedStep, step_file, write_step
 from stoker.debugging.tensors.direct_file import DirectFile
 from stoker.debugging.tensors.encoding import DTYPE_CODES
-from stoker.debugging.tensors.names import parse_reduction_name, reduction_name
+from stoker.debugging.tensors.layout import parse_reduction_name, reduction_name
 
 WORKER = "worker_0"
 SHAPES = [(), (1,), (3,), (2, 3), (1, 1, 1, 1), (130,), (2, 1, 70000)]

@@ -14,13 +14,13 @@ from stoker.debugging.description import Description
 from stoker.debugging.tensors import (
     Collection,
     SavedTensors,
-    index_folder,
     mark_end,
     saved_tensors,
     write_collections,
     write_descriptions,
 )
-from stoker.debugging.tensors import completeness as completeness_module
+from stoker.debugging.tensors import index as index_folder
+from stoker.debugging.tensors import saved_tensors as completeness_module
 from stoker.debugging.tensors.index import read_index
 from stoker.debugging.tensors.layout import events_file, index_file
 from stoker.errors import TensorMissing, TensorsUnreadable

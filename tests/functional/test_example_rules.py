@@ -11,15 +11,15 @@ from subprocess import CompletedProcess
 import pytest
 
 import stoker
+from stoker.bus.rule_status import read_rule_statuses
 from stoker.contract.paths import Paths
-from stoker.contract.rule_status import read_rule_statuses
 
 PACKAGES = str(Path(stoker.__file__).parents[1])
 # What the .pth file does where Stoker is installed.
 WAKE = (
     "import sys\n"
-    'if "stoker.autoload" not in sys.modules:\n'
-    "    import stoker.autoload; stoker.autoload.wake()\n"
+    'if "stoker.worker.autoload" not in sys.modules:\n'
+    "    import stoker.worker.autoload; stoker.worker.autoload.wake()\n"
 )
 EXAMPLE = Path(__file__).parents[2] / "examples/by_feature/rules"
 

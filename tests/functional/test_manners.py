@@ -79,7 +79,8 @@ def test_nothing_stays_in_the_temporary_folder(opt_ml, tmp_path):
 
 def test_a_worker_without_the_launcher_is_an_ordinary_python(tmp_path):
     code = (
-        "import sys; print(sys.excepthook is sys.__excepthook__, 'stoker.autoload' in sys.modules)"
+        "import sys; "
+        "print(sys.excepthook is sys.__excepthook__, 'stoker.worker.autoload' in sys.modules)"
     )
     environ = {k: v for k, v in os.environ.items() if not k.startswith("STOKER")}
     done = subprocess.run(
@@ -91,7 +92,8 @@ def test_a_worker_without_the_launcher_is_an_ordinary_python(tmp_path):
 def test_a_worker_is_woken_once_however_often_its_pth_file_is_read():
     """Python reads those of some virtual environments twice: two hooks would save every step."""
     code = (
-        "import sys, stoker.autoload as autoload; autoload.wake(); before = list(sys.meta_path); "
+        "import sys, stoker.worker.autoload as autoload; autoload.wake(); "
+        "before = list(sys.meta_path); "
         "autoload.wake(); print(sys.meta_path == before, sys.excepthook is sys.__excepthook__)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

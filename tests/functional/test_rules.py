@@ -16,8 +16,8 @@ import pytest
 from tests.conftest import DEADLINE_SECONDS, wait_for_file
 
 import stoker
+from stoker.bus.rule_status import read_rule_statuses
 from stoker.contract.paths import Paths
-from stoker.contract.rule_status import read_rule_statuses
 from stoker.runtime.processes import descendants
 
 LONGEST_SECONDS = 280
@@ -234,7 +234,7 @@ def test_a_script_that_ignores_the_stop_is_killed_after_its_grace_and_that_is_a_
     rule = (
         "import os, time\n"
         "from stoker.contract.paths import Paths\n"
-        "from stoker.contract.stop import StopRequest, write_stop_request\n"
+        "from stoker.bus.stop import StopRequest, write_stop_request\n"
         f"while not os.path.exists({ready!r}): time.sleep(0.01)\n"
         f"write_stop_request(Paths(root={str(tmp_path)!r}), StopRequest(by='rule X'))\n"
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import stoker
+from stoker.bus.rule_status import read_rule_statuses
 from stoker.contract.paths import Paths
-from stoker.contract.rule_status import read_rule_statuses
 
 PACKAGES = str(Path(stoker.__file__).parents[1])
 # What a worker with our hook leaves on disk, without the seconds that torch takes to load.

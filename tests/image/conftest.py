@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.host.docker import find_client
+from stoker.machine.docker import find_client
 
 IMAGE = os.environ.get("STOKER_TEST_IMAGE", "stoker:cpu")
 LABEL = f"stoker-test={uuid.uuid4().hex}"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stoker import __version__
-from stoker.host.docker import find_client
+from stoker.machine.docker import find_client
 
 pytestmark = pytest.mark.docker
 

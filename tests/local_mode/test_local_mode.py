@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.host.docker import find_client
+from stoker.machine.docker import find_client
 from tests.sdks import IMAGE, run_sdk
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]

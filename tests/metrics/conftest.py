@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import stoker
-from stoker.script_job import Job, read_script_job
+from stoker.worker.script_job import Job, read_script_job
 
 DEADLINE_SECONDS = 120
 SOURCE = Path(stoker.__file__).parents[1]
@@ -36,7 +36,7 @@ class Scripts:
     def start(self, body: str, **environ: str) -> subprocess.Popen[str]:
         file = self.folder / "script.py"
         # What the .pth file does in the image.
-        wake = "import stoker.autoload; stoker.autoload.wake()\n"
+        wake = "import stoker.worker.autoload; stoker.worker.autoload.wake()\n"
         file.write_text(wake + textwrap.dedent(body))
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SM_", "AWS_"))}
         clean |= {"STOKER_ROOT": str(self.root), "PYTHONPATH": str(SOURCE)}

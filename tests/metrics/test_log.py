@@ -11,7 +11,7 @@ import torch
 
 from stoker.metrics.jsonl import read_metrics
 from stoker.metrics.log import open_log
-from stoker.script_job import read_script_job
+from stoker.worker.script_job import read_script_job
 from tests.metrics.reading import accumulate, event_files, scalars
 
 

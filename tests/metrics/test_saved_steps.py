@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stoker.debugging.tensors.saved_step import SavedStep
+from stoker.debugging.tensors.step_file import SavedStep
 from stoker.metrics.saved_steps import SavedSteps, open_saved_steps
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils.tensorboard import SummaryWriter
 
 from stoker.metrics.writer import Writer
-from stoker.script_job import read_script_job
+from stoker.worker.script_job import read_script_job
 from tests.metrics.reading import accumulate, event_files, events_of, scalars
 
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-from stoker.host.platform.around.storage import Storage
-from stoker.host.platform.request import TrainingRequest, read_request
-from stoker.host.platform.root import DEFAULT_BUCKET, open_root, read_credentials
-from stoker.host.platform.s3_server import S3Server
+from stoker.platform.data.s3_server import S3Server
+from stoker.platform.data.storage import Storage
+from stoker.platform.model.request import TrainingRequest, read_request
+from stoker.platform.model.root import DEFAULT_BUCKET, open_root, read_credentials
 
 BUCKET = DEFAULT_BUCKET
 DEADLINE_SECONDS = 60

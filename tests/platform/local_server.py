@@ -19,8 +19,8 @@ import boto3
 from botocore.config import Config
 
 import stoker
-from stoker.host.platform.engines.engine import root_id
-from stoker.host.platform.root import DEFAULT_BUCKET, REGION, Root, read_server_info
+from stoker.platform.engines.engine import root_id
+from stoker.platform.model.root import DEFAULT_BUCKET, REGION, Root, read_server_info
 
 DEADLINE_SECONDS = 120
 GROUP = "/aws/sagemaker/TrainingJobs"
@@ -55,7 +55,7 @@ class LocalServer:
 
     def command(self) -> list[str]:
         return [
-            *(sys.executable, "-m", "stoker.host.platform"),
+            *(sys.executable, "-m", "stoker.platform"),
             *("--root", str(self.root.folder), "--port", "0"),
             *("--engine", self.engine, "--slots", str(self.slots)),
         ]

@@ -8,9 +8,9 @@ import tarfile
 
 import pytest
 
-from stoker.host.platform.around.artifacts import Artifacts, pack_and_upload
-from stoker.host.platform.around.confined import read_start
-from stoker.host.platform.around.failures import UploadFailed
+from stoker.platform.data.artifacts import Artifacts, pack_and_upload
+from stoker.platform.data.confined import read_start
+from stoker.platform.data.failures import UploadFailed
 from tests.platform.around_world import make_request, running_world, uri
 
 

@@ -10,18 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.host.platform.client.display import render_summary, show
-from stoker.host.platform.client.sagemaker import LogLine
-from stoker.host.platform.client.submission import TrainingSpec, make_submission, pack_source
-from stoker.host.platform.client.watch import (
-    Ended,
-    Progress,
-    Transition,
-    read_metrics,
-    watch,
-)
-from stoker.host.platform.root import Root
-from stoker.host.terminal import Terminal, make_duration
+from stoker.cli.client.display import render_summary, show
+from stoker.cli.client.sagemaker import LogLine
+from stoker.cli.client.submission import TrainingSpec, make_submission, pack_source
+from stoker.cli.client.watch import Ended, Progress, Transition, read_metrics, watch
+from stoker.machine.terminal import Terminal, make_duration
+from stoker.platform.model.root import Root
 
 ENDED = {
     "TrainingJobName": "j",

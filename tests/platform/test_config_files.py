@@ -9,8 +9,8 @@ import pytest
 from stoker.contract.channels import read_channels
 from stoker.contract.cluster import read_cluster
 from stoker.contract.paths import Paths
-from stoker.host.platform.around.config_files import write_config_files
-from stoker.host.platform.around.failures import DownloadFailed
+from stoker.platform.data.config_files import write_config_files
+from stoker.platform.data.failures import DownloadFailed
 from tests.platform.around_world import make_request, s3_channel, uri
 
 

@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from stoker.host.platform.faults import ApiFault
-from stoker.host.platform.jobs.changes import conclude, end, new_job, show
-from stoker.host.platform.jobs.deadlines import next_deadline, trained_seconds
-from stoker.host.platform.jobs.describe import describe
-from stoker.host.platform.jobs.listing import list_jobs
-from stoker.host.platform.jobs.state import Attempt
-from stoker.host.platform.jobs.verdict import completed
+from stoker.platform.jobs.changes import completed, conclude, end, new_job, show
+from stoker.platform.jobs.control import next_deadline, trained_seconds
+from stoker.platform.jobs.describe import describe, list_jobs
+from stoker.platform.jobs.state import Attempt
+from stoker.platform.model.faults import ApiFault
 
 
 class Limits:

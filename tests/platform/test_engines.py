@@ -14,20 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from stoker.host.docker import find_client
-from stoker.host.failures import ImageMissing
-from stoker.host.platform.engines.container import environment_file, make_create_arguments
-from stoker.host.platform.engines.docker import DockerEngine
-from stoker.host.platform.engines.engine import (
-    EngineFailed,
-    EngineLost,
-    Exit,
-    Launch,
-    Mount,
-    root_id,
-)
-from stoker.host.platform.engines.process import ProcessEngine
-from stoker.host.platform.root import Root
+from stoker.machine.docker import find_client
+from stoker.machine.failures import ImageMissing
+from stoker.platform.engines.container import environment_file, make_create_arguments
+from stoker.platform.engines.docker import DockerEngine
+from stoker.platform.engines.engine import EngineFailed, EngineLost, Exit, Launch, root_id
+from stoker.platform.engines.process import ProcessEngine
+from stoker.platform.model.mount import Mount
+from stoker.platform.model.root import Root
 
 IMAGE = os.environ.get("STOKER_TEST_IMAGE", "stoker:cpu")
 DEADLINE_SECONDS = 120
@@ -94,10 +88,10 @@ class Stage:
 def stage(request, tmp_path):
     stage = Stage(request.param, tmp_path / "root")
     yield stage
-    for run in stage.engine.list_running():
+    for run in stage.engine.list_runs():
         stage.engine.remove(run.name)
     stage.engine.remove_network("job")
-    assert stage.engine.list_running() == []
+    assert stage.engine.list_runs() == []
     stage.engine.close()
     if request.param == "docker":
         label = f"label=stoker.root={root_id(stage.root.folder)}"
@@ -212,7 +206,7 @@ def test_an_engine_made_anew_finds_what_runs_and_what_has_ended(stage):
     over = stage.start("echo over; exit 5", host="algo-2", attempt=2)
     stage.end(over)
     again = stage.make_engine()
-    assert [(r.name, r.job, r.host, r.attempt) for r in again.list_running()] == [
+    assert [(r.name, r.job, r.host, r.attempt) for r in again.list_runs()] == [
         (going, "job", "algo-1", 1),
         (over, "job", "algo-2", 2),
     ]
@@ -237,7 +231,7 @@ def test_what_cannot_start_says_why_and_leaves_nothing(stage):
     with pytest.raises(EngineFailed, match="/no/such/program") as failed:
         stage.start(entrypoint=("/no/such/program",))
     assert failed.value.fix
-    assert stage.engine.list_running() == []
+    assert stage.engine.list_runs() == []
     with pytest.raises(EngineLost):
         stage.engine.wait("job-algo-1-1", 0.0)
 
@@ -295,7 +289,7 @@ def test_sweeping_removes_what_belongs_to_jobs_without_a_folder(stage):
     stage.engine.make_network("job", hosts, isolated=False)
     shutil.rmtree(stage.root.job_dir("gone"))
     stage.engine.sweep()
-    assert [run.name for run in stage.engine.list_running()] == [kept]
+    assert [run.name for run in stage.engine.list_runs()] == [kept]
     assert stage.engine.wait(kept, 0.0) is None
 
 
@@ -303,7 +297,7 @@ def test_removing_ends_a_run_and_what_is_gone_is_no_error(stage):
     name = stage.start("sleep 600")
     stage.engine.remove(name)
     stage.engine.remove(name)
-    assert stage.engine.list_running() == []
+    assert stage.engine.list_runs() == []
     stage.engine.signal(name, signal.SIGKILL)
     with pytest.raises(EngineLost, match=name):
         stage.engine.wait(name, 0.0)
@@ -342,7 +336,7 @@ def test_two_roots_may_have_jobs_of_one_name(tmp_path):
     names = [stage.start(f"exit {code}") for code, stage in enumerate(stages, 1)]
     assert [stage.end(name).code for stage, name in zip(stages, names, strict=True)] == [1, 2]
     stages[0].engine.remove(names[0])
-    assert [len(stage.engine.list_running()) for stage in stages] == [0, 1]
+    assert [len(stage.engine.list_runs()) for stage in stages] == [0, 1]
     stages[1].engine.remove(names[1])
 
 
@@ -381,7 +375,7 @@ def silenced(tmp_path):
     for stage in made:
         if not stage.link.exists():
             stage.mend()
-        for run in stage.engine.list_running():
+        for run in stage.engine.list_runs():
             stage.engine.remove(run.name)
         stage.engine.close()
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from stoker.host.platform.around.failures import DownloadFailed, TransferCancelled
-from stoker.host.platform.around.inputs import prepare_channels
-from stoker.host.platform.engines.engine import Mount
+from stoker.platform.data.channels import prepare_channels
+from stoker.platform.data.failures import DownloadFailed, TransferCancelled
+from stoker.platform.model.mount import Mount
 from tests.platform.around_world import make_request, read_tree, running_world, s3_channel, uri
 
 

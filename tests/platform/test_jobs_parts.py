@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import threading
 
-from stoker.host.platform.jobs.log_pump import LINE_BYTES, LineSplitter
-from stoker.host.platform.jobs.slots import Slots
+from stoker.platform.jobs.control import Slots
+from stoker.platform.jobs.log_pump import LINE_BYTES, LineSplitter
 
 
 def split(chunks):

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from stoker.host.platform.engines.engine import EngineFailed, EngineLost, Exit, Launch, Mount
-from stoker.host.platform.engines.keeper import KeeperFolder
-from stoker.host.platform.engines.process import ProcessEngine
-from stoker.host.platform.engines.processes import Identity, read_identity
-from stoker.host.platform.engines.relocation import relocate
-from stoker.host.platform.root import Root
+from stoker.machine.processes import Identity, read_identity
+from stoker.platform.engines.engine import EngineFailed, EngineLost, Exit, Launch
+from stoker.platform.engines.keeper import KeeperFolder
+from stoker.platform.engines.process import ProcessEngine
+from stoker.platform.engines.relocation import relocate
+from stoker.platform.model.mount import Mount
+from stoker.platform.model.root import Root
 
 DEADLINE_SECONDS = 120
 
@@ -25,7 +26,7 @@ DEADLINE_SECONDS = 120
 def engine(tmp_path):
     engine = make_engine(tmp_path)
     yield engine
-    for run in engine.list_running():
+    for run in engine.list_runs():
         engine.remove(run.name)
     assert not list((tmp_path / "processes").glob("*"))
 
@@ -85,7 +86,7 @@ def test_a_run_outlives_a_server_that_is_killed(engine, tmp_path):
         timeout=DEADLINE_SECONDS,
     )
     assert killed.returncode == -signal.SIGKILL
-    assert [run.name for run in engine.list_running()] == ["run"]
+    assert [run.name for run in engine.list_runs()] == ["run"]
     engine.start(launch)  # what a new server does: it runs already
     assert engine.wait("run", 0.0) is None
     (launch.host_dir / "output/go").touch()

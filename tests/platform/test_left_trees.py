@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.host.platform.around.left_trees import make_readable, remove_tree
+from stoker.platform.data.confined import make_readable, remove_tree
 
 DEPTH = 1500
 """Deeper than Python's stack, and far longer than a path may be."""

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from stoker.host.platform.faults import ApiFault
-from stoker.host.platform.logs.operations import GROUP, LogOperations
-from stoker.host.platform.logs.streams import LogStreams
-from stoker.host.platform.root import open_root
+from stoker.platform.api.logs import GROUP, LogOperations
+from stoker.platform.data.log_streams import LogStreams
+from stoker.platform.model.faults import ApiFault
+from stoker.platform.model.root import open_root
 
 JOB, HOST, EPOCH = "job-1", "algo-1", 1_700_000_000
 STREAM = f"{JOB}/{HOST}-{EPOCH}"

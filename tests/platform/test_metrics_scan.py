@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stoker.host.platform.jobs.metrics import scan_metrics
+from stoker.platform.jobs.metrics import scan_metrics
 
 CATASTROPHE = ("a" * 40) + "!"
 

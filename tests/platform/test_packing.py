@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.host.platform.around.merging import Merged
-from stoker.host.platform.around.packing import pack
+from stoker.platform.data.artifacts import Merged, pack
 
 MODEL = ("model",)
 

@@ -9,9 +9,8 @@ import struct
 
 import pytest
 
-from stoker.host.platform.around.failures import DownloadFailed
-from stoker.host.platform.around.pipes import Pipes
-from stoker.host.platform.around.recordio import make_record
+from stoker.platform.data.failures import DownloadFailed
+from stoker.platform.data.pipes import Pipes, make_record
 from tests.platform.around_world import make_request, running_world, s3_channel, uri, wait_for
 
 

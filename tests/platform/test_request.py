@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.host.platform.faults import ApiFault
-from stoker.host.platform.request import FileSystem, SyncedFolder, read_request
+from stoker.platform.model.faults import ApiFault
+from stoker.platform.model.request import FileSystem, SyncedFolder, read_request
 from tests.platform.training_requests import make_channel, make_request
 
 GROUPS = [

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import HostError
-from stoker.host.platform.ports import choose_port, is_free, remember_port
-from stoker.host.platform.root import (
+from stoker.platform.model.ports import choose_port, is_free, remember_port
+from stoker.platform.model.root import (
     DEFAULT_BUCKET,
     RootInUse,
     ServerInfo,
@@ -30,7 +30,7 @@ LOOPBACK = ("127.0.0.1",)
 HOLD_THE_LOCK = """\
 import sys, time
 from pathlib import Path
-from stoker.host.platform.root import open_root, take_lock
+from stoker.platform.model.root import open_root, take_lock
 lock = take_lock(open_root(Path(sys.argv[1])))
 print("held", flush=True)
 time.sleep(600)
@@ -119,7 +119,7 @@ def test_a_port_stays_the_same_for_the_next_server(root):
 
 
 def test_a_port_that_is_served_is_not_free(root, monkeypatch):
-    monkeypatch.setattr("stoker.host.platform.ports._WAIT_SECONDS", 0)
+    monkeypatch.setattr("stoker.platform.model.ports._WAIT_SECONDS", 0)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         assert not is_free(port, LOOPBACK)

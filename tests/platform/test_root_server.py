@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from stoker.host.platform.root import open_root, read_server_info
+from stoker.platform.model.root import open_root, read_server_info
 from stoker.runtime.processes import descendants
 from tests.conftest import DEADLINE_SECONDS, wait_for_file
 
@@ -22,7 +22,7 @@ def root(tmp_path):
 
 
 def start(root, *arguments):
-    command = [sys.executable, "-m", "stoker.host.platform", "--root", str(root.folder)]
+    command = [sys.executable, "-m", "stoker.platform", "--root", str(root.folder)]
     return subprocess.Popen(
         [*command, "--engine", "process", *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -10,22 +10,26 @@ import pytest
 from botocore.loaders import Loader
 from botocore.model import ServiceModel
 
-from stoker.host.platform.around.rule_output import sort_findings
-from stoker.host.platform.client.display import render_summary
-from stoker.host.platform.faults import ApiFault
-from stoker.host.platform.jobs.changes import begin_attempt, conclude, end, interrupt, new_job
-from stoker.host.platform.jobs.describe import describe
-from stoker.host.platform.jobs.launches import make_rules_variables
-from stoker.host.platform.jobs.rule_statuses import (
-    make_rule_job_arn,
-    note_statuses,
-    parse_statuses,
+from stoker.cli.client.display import render_summary
+from stoker.platform.api.service_model import require_valid
+from stoker.platform.data.rule_output import sort_findings
+from stoker.platform.jobs.changes import (
+    begin_attempt,
+    completed,
+    conclude,
+    end,
+    failed,
+    interrupt,
+    new_job,
+    stopped,
 )
-from stoker.host.platform.jobs.store import Store
-from stoker.host.platform.jobs.verdict import completed, failed, stopped
-from stoker.host.platform.request import read_request
-from stoker.host.platform.root import Root
-from stoker.host.platform.wire.service_model import require_valid
+from stoker.platform.jobs.describe import describe
+from stoker.platform.jobs.hosts import make_rules_variables
+from stoker.platform.jobs.rule_statuses import make_rule_job_arn, note_statuses, parse_statuses
+from stoker.platform.jobs.store import Store
+from stoker.platform.model.faults import ApiFault
+from stoker.platform.model.request import read_request
+from stoker.platform.model.root import Root
 from tests.platform.training_requests import make_request
 
 

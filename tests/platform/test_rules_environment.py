@@ -1,4 +1,4 @@
-"""`stoker.host.rules_environment`: the SDK's rules as variables that the container reads back.
+"""`stoker.notebook.rules_environment`: the SDK's rules as variables that the container reads back.
 
 The classes here have what the SDK's have, no more; the SDK's own are in sdk/test_stock_rules.py.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-import stoker.host
+import stoker.notebook
 from stoker.contract.debugger import join_rules
 from stoker.debugging.hook.request import read_request
 from stoker.debugging.specs import Action, read_specs
@@ -55,7 +55,7 @@ def builtin(rule="AllZero", name=None, **parts):
 
 
 def specs_of(*rules, **parts):
-    variables = stoker.host.rules_environment(rules, **parts)
+    variables = stoker.notebook.rules_environment(rules, **parts)
     assert all(len(text) <= 512 for text in variables.values())
     return read_specs(join_rules(variables))
 
@@ -70,7 +70,7 @@ def test_rules_are_read_back_as_they_were():
 
 
 def test_no_rules_are_no_variables():
-    assert stoker.host.rules_environment([]) == {}
+    assert stoker.notebook.rules_environment([]) == {}
 
 
 def test_many_rules_take_many_variables_of_512_characters():
@@ -119,7 +119,7 @@ def test_a_custom_rule_on_s3_stays_there():
 
 def refused(*rules, **parts):
     with pytest.raises(RuleInvalid) as caught:
-        stoker.host.rules_environment(rules, **parts)
+        stoker.notebook.rules_environment(rules, **parts)
     assert caught.value.fix
     return str(caught.value)
 
@@ -159,7 +159,7 @@ def test_mistakes_are_said_with_what_to_do(rules, text):
 def test_collections_become_what_the_hook_is_asked_for():
     losses = CollectionConfig("losses", save_interval="10", save_histogram="False")
     relu = CollectionConfig("relus", include_regex=".*relu.*output,x", reductions="min,max")
-    variables = stoker.host.rules_environment(
+    variables = stoker.notebook.rules_environment(
         [
             builtin("VanishingGradient", collections=[CollectionConfig("gradients")]),
             builtin("LossNotDecreasing", collections=[losses, relu]),
@@ -178,7 +178,7 @@ def test_what_a_user_says_of_a_collection_wins_over_what_the_sdk_adds():
     own = CollectionConfig("weights", save_interval="5")
     by_user = builtin("AllZero", "b", tensor_regex="x", collections=[own])
     for rules in ([by_sdk, by_user], [by_user, by_sdk]):
-        variables = stoker.host.rules_environment(rules)
+        variables = stoker.notebook.rules_environment(rules)
         assert variables["STOKER_DEBUG"] == "collections=weights weights.every=5"
 
 

@@ -16,16 +16,16 @@ import urllib.request
 import pytest
 from botocore.exceptions import ClientError
 
-from stoker.host.platform.root import DEFAULT_BUCKET, open_root, read_credentials
-from stoker.host.platform.s3_server import S3Server
+from stoker.platform.data.s3_server import S3Server
+from stoker.platform.model.root import DEFAULT_BUCKET, open_root, read_credentials
 from stoker.runtime.processes import descendants
 from tests.platform.wire_server import DEADLINE_SECONDS, running_wire
 
 START_AND_WAIT = """\
 import sys, time
 from pathlib import Path
-from stoker.host.platform.root import open_root
-from stoker.host.platform.s3_server import S3Server
+from stoker.platform.model.root import open_root
+from stoker.platform.data.s3_server import S3Server
 server = S3Server.start(open_root(Path(sys.argv[1])))
 print("ready", flush=True)
 time.sleep(600)

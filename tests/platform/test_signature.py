@@ -11,8 +11,7 @@ from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth, SigV4Auth, SigV4QueryAu
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as BotoCredentials
 
-from stoker.host.platform.root import Credentials
-from stoker.host.platform.wire.signature import (
+from stoker.platform.api.signature import (
     UNSIGNED_PAYLOAD,
     Message,
     SignatureRefused,
@@ -20,6 +19,7 @@ from stoker.host.platform.wire.signature import (
     read_signature,
     require_signature,
 )
+from stoker.platform.model.root import Credentials
 
 KEYS = Credentials(access_key="AKEXAMPLE", secret_key="very/secret+key")
 SIGNATURE = f"Signature={'0' * 64}"

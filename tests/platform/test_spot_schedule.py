@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from stoker.host.platform.jobs.changes import new_job
-from stoker.host.platform.jobs.spot import NEVER, SpotInvalid, make_schedule, read_schedule
-from stoker.host.platform.jobs.state import Attempt
+from stoker.platform.jobs.changes import new_job
+from stoker.platform.jobs.spot import NEVER, SpotInvalid, make_schedule, read_schedule
+from stoker.platform.jobs.state import Attempt
 
 
 def job(*attempts: Attempt):

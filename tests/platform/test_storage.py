@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import HostError
-from stoker.host.platform.around.failures import DownloadFailed, TransferCancelled, UploadFailed
-from stoker.host.platform.around.s3_uri import S3Uri, parse_uri
-from stoker.host.platform.around.storage import Storage
-from stoker.host.platform.root import Credentials, read_credentials
+from stoker.platform.data.failures import DownloadFailed, TransferCancelled, UploadFailed
+from stoker.platform.data.storage import S3Uri, Storage, parse_uri
+from stoker.platform.model.root import Credentials, read_credentials
 from tests.platform.around_world import BUCKET, running_world, uri
 
 

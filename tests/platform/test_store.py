@@ -12,25 +12,28 @@ from pathlib import Path
 import pytest
 
 import stoker
-from stoker.host.platform.jobs.changes import (
+from stoker.platform.jobs.changes import (
     ask_to_stop,
     begin_attempt,
     change_attempt,
+    completed,
     conclude,
     end,
+    failed,
+    make_verdict,
     new_job,
     show,
+    stopped,
 )
-from stoker.host.platform.jobs.state import HostExit, Metric
-from stoker.host.platform.jobs.store import NameTaken, Store, UnknownJob
-from stoker.host.platform.jobs.verdict import completed, failed, make_verdict, stopped
+from stoker.platform.jobs.state import HostExit, Metric
+from stoker.platform.jobs.store import NameTaken, Store, UnknownJob
 
 KILLED_WRITER = """
 import sys
 from pathlib import Path
 from dataclasses import replace
-from stoker.host.platform.jobs.changes import new_job
-from stoker.host.platform.jobs.store import Store
+from stoker.platform.jobs.changes import new_job
+from stoker.platform.jobs.store import Store
 store = Store(Path(sys.argv[1]))
 store.add(new_job("j", {}, {}, 0.0))
 number = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network
 
-from stoker.host.platform.engines.subnets import POOL, assign_addresses, free_subnets
+from stoker.platform.engines.docker_networks import POOL, assign_addresses, free_subnets
 
 
 def test_a_block_that_is_taken_even_in_part_is_left_out():

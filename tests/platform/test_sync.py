@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from stoker.host.platform.around.failures import DownloadFailed, UploadFailed
-from stoker.host.platform.around.file_window import FileWindow
-from stoker.host.platform.around.sync import FolderSync
+from stoker.platform.data.confined import FileWindow
+from stoker.platform.data.failures import DownloadFailed, UploadFailed
+from stoker.platform.data.sync import FolderSync
 from tests.platform.around_world import read_tree, running_world, uri, wait_for
 
 PREFIX = "ckpt"

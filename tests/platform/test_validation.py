@@ -7,8 +7,8 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
-from stoker.host.platform.faults import ApiFault
-from stoker.host.platform.wire.service_model import known_operation, require_valid
+from stoker.platform.api.service_model import known_operation, require_valid
+from stoker.platform.model.faults import ApiFault
 from tests.platform.training_requests import make_channel, make_request
 
 

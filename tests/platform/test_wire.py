@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from botocore.exceptions import ClientError
 
-from stoker.host.platform import faults
-from stoker.host.platform.faults import ApiFault
-from stoker.host.platform.root import Credentials
-from stoker.host.platform.wire.gate import Gate
+from stoker.platform.api.app import Gate
+from stoker.platform.model import faults
+from stoker.platform.model.faults import ApiFault
+from stoker.platform.model.root import Credentials
 from tests.platform.wire_server import DEADLINE_SECONDS, KEYS, running_wire
 
 NOWHERE = "127.0.0.1:1"
@@ -223,6 +223,6 @@ def test_an_s3_server_that_is_away_asks_for_another_try(wire):
 
 
 def test_more_s3_requests_than_the_platform_holds_are_told_to_slow_down(wire, monkeypatch):
-    monkeypatch.setattr("stoker.host.platform.wire.s3_proxy._MOST_AT_ONCE", 0)
+    monkeypatch.setattr("stoker.platform.api.s3_proxy._MOST_AT_ONCE", 0)
     code, text, status = refusal(wire.boto("s3").list_buckets)
     assert (code, status, text) == ("SlowDown", 503, "Please reduce your request rate.")

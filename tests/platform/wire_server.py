@@ -17,8 +17,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials as BotoCredentials
 
-from stoker.host.platform.root import REGION, Credentials
-from stoker.host.platform.wire.app import make_app
+from stoker.platform.api.app import make_app
+from stoker.platform.model.root import REGION, Credentials
 
 KEYS = Credentials(access_key="STOKERTESTKEY", secret_key="secret-of-the-tests")
 DEADLINE_SECONDS = 60

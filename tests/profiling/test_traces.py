@@ -177,7 +177,7 @@ def test_the_first_ranks_are_traced_each_under_its_name(opt_ml, variable):
 def test_an_unchanged_script_is_traced_on_request(opt_ml):
     """Two optimizers, and an end within the window: both common, both once wrong."""
     script = """
-        import stoker.autoload, sys; stoker.autoload.wake()
+        import stoker.worker.autoload, sys; stoker.worker.autoload.wake()
         assert "torch" not in sys.modules and "stoker.profiling" not in sys.modules
         import torch
         models = [torch.nn.Linear(2, 2) for _ in range(2)]

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from stoker.contract.crash import read_crashes, write_crash
+from stoker.bus.crash import read_crashes, write_crash
 
 
 def test_a_crash_comes_back_as_it_was_left(tmp_path):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from stoker.host import cli
-from stoker.host.base_image import OWN, SLIM, BasePlan, provide_base
-from stoker.host.commands.build import BuildPlan, make_command, make_hint, render
-from stoker.host.docker import Builder, ask, run_live
-from stoker.host.failures import BuildFailed, UsageRefused
-from stoker.host.pip_settings import PipSettings
-from stoker.host.repository import find_repository
+from stoker.cli import main as cli
+from stoker.cli.commands.build import BuildPlan, make_command, make_hint, render
+from stoker.machine.base_image import OWN, SLIM, BasePlan, provide_base
+from stoker.machine.docker import Builder, ask, run_live
+from stoker.machine.failures import BuildFailed, UsageRefused
+from stoker.machine.pip_settings import PipSettings
+from stoker.machine.repository import find_repository
 
 
 def make_plan(**changes) -> BuildPlan:

@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 
 from stoker import __version__
-from stoker.host.commands import push
-from stoker.host.commands.push import PushPlan
-from stoker.host.failures import UsageRefused
-from stoker.host.repository import (
-    Revision,
-    read_revision,
-    read_source_url,
-    read_torch_version,
-)
+from stoker.cli.commands import push
+from stoker.cli.commands.push import PushPlan
+from stoker.machine.failures import UsageRefused
+from stoker.machine.repository import Revision, read_revision, read_source_url, read_torch_version
 
 URI = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/stoker"
 

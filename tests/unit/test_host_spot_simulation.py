@@ -10,15 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.host.spot.simulation import (
-    Work,
-    exponential_stays,
-    forecast,
-    simulate,
-    trace_stays,
-)
-from stoker.host.spot.trace import Stay, Trace
-from stoker.host.spot.young_daly import daly_interval, expected_seconds, young_interval
+from stoker.cli.spot.simulation import Work, exponential_stays, forecast, simulate, trace_stays
+from stoker.cli.spot.young_daly import daly_interval, expected_seconds, young_interval
+from stoker.platform.jobs.spot_trace import Stay, Trace
 
 HOUR = 3600.0
 

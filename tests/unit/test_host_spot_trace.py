@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from stoker.host.failures import UsageRefused
-from stoker.host.spot.durations import read_seconds, show_seconds
-from stoker.host.spot.trace import Stay, read_trace
+from stoker.machine.durations import read_seconds, show_seconds
+from stoker.machine.failures import UsageRefused
+from stoker.platform.jobs.spot_trace import Stay, read_trace
 
 
 def stays_of(trace):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from stoker.import_watch import call_after_import
+from stoker.worker.import_watch import call_after_import
 
 
 @pytest.fixture

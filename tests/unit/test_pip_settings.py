@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from stoker.host.pip_settings import make_pip_conf, make_settings, parse_config, serve_folders
+from stoker.machine.pip_settings import make_pip_conf, make_settings, parse_config, serve_folders
 
 
 def read_conf(text: str) -> dict[str, str]:

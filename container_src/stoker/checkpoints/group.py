@@ -39,9 +39,9 @@ class Group:
         """What the leader says."""
         return value
 
-    def exchange(self, wishes: int) -> Callable[[], int]:
+    def exchange(self, requests: int) -> Callable[[], int]:
         """Starts to unite the wishes (bits) of all ranks; the function returned waits for it."""
-        return lambda: wishes
+        return lambda: requests
 
 
 class Ranks(Group):
@@ -65,8 +65,8 @@ class Ranks(Group):
         dist.broadcast_object_list(box, src=0, group=self._group)
         return box[0]
 
-    def exchange(self, wishes: int) -> Callable[[], int]:
-        bits = torch.tensor([(wishes >> i) & 1 for i in range(8)], dtype=torch.uint8)
+    def exchange(self, requests: int) -> Callable[[], int]:
+        bits = torch.tensor([(requests >> i) & 1 for i in range(8)], dtype=torch.uint8)
         work = dist.all_reduce(bits, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
 
         def result() -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stoker.bus.stop import Left, find_stop, seconds_left, stop_listener, write_left
 from stoker.checkpoints.group import Group
 from stoker.contract.job import Job
-from stoker.contract.stop import Left, find_stop, seconds_left, stop_listener, write_left
 
 _STOP, _TIME = 1, 2
 
@@ -32,14 +32,16 @@ class Stopping:
     def agree(self, is_time: Callable[[], bool]) -> tuple[bool, bool]:
         """What all ranks do now: save because the leader's time has come, and stop."""
         if self._group.size == 1:
-            wishes = self._wishes(is_time)
+            requests = self._requests(is_time)
         else:
-            wishes = self._under_way() if self._under_way is not None else 0
-            # With a save in this step the time begins anew: no second wish for it.
-            fresh = (lambda: False) if wishes & _TIME else is_time
-            self._under_way = None if wishes & _STOP else self._group.exchange(self._wishes(fresh))
-        self.is_agreed = bool(wishes & _STOP)
-        return bool(wishes & _TIME), self.is_agreed
+            requests = self._under_way() if self._under_way is not None else 0
+            # A save in this step restarts the interval: it is not requested twice.
+            fresh = (lambda: False) if requests & _TIME else is_time
+            self._under_way = (
+                None if requests & _STOP else self._group.exchange(self._requests(fresh))
+            )
+        self.is_agreed = bool(requests & _STOP)
+        return bool(requests & _TIME), self.is_agreed
 
     def settle(self) -> None:
         """At the end of a run: what is under way between the ranks arrives."""
@@ -64,6 +66,6 @@ class Stopping:
             left = Left(by=by, step=step, checkpoint=checkpoint, reason=reason)
             write_left(self._job.paths, left)
 
-    def _wishes(self, is_time: Callable[[], bool]) -> int:
+    def _requests(self, is_time: Callable[[], bool]) -> int:
         stop = _STOP if self.is_wished() else 0
         return stop | (_TIME if self._group.is_leader and is_time() else 0)

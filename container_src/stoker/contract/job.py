@@ -98,16 +98,6 @@ class Job(Record):
 
         return make_params(self.hyperparameters.user(), defaults)
 
-    def should_stop(self) -> bool:
-        """Whether to leave the loop now: SIGTERM has come, or a rule wants the job to end.
-
-        Call it once before the loop, too: from then on SIGTERM is noted instead of fatal. A
-        second one ends the process at once. `stoker.checkpoints` does all of this by itself.
-        """
-        from stoker.contract.stop import find_stop
-
-        return find_stop(self.paths) is not None
-
     @property
     def distribution_groups(self) -> tuple[str, ...]:
         """Instance groups that take part in the distributed launch."""

@@ -36,7 +36,7 @@ class SavedTensor(Protocol):
         """`abs_mean`, `max`, …: as it was saved, or computed from the value (in float64).
 
         `std` and `variance` are those of all elements; of a tensor whose values were not saved
-        `stoker.debugging.spread.VARIANCE` says what to ask for, so that this is known.
+        `VARIANCE` of `population_variance` says what to ask for, so that this is known.
         """
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import signal
 
-from stoker.contract.crash import Crash, read_crashes
+from stoker.bus.crash import Crash, read_crashes
 from stoker.contract.record import Record
 from stoker.runtime.hints import find_hint
 

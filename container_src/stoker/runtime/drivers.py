@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 
+from stoker.bus.crash import FOLDER_VARIABLE
 from stoker.contract.code import CODE_CHANNEL
-from stoker.contract.crash import FOLDER_VARIABLE
 from stoker.contract.job import Job, read_job
 from stoker.contract.outcome import Outcome
 from stoker.contract.secrets import Masker

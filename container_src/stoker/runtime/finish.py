@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from stoker.bus.stop import Left, StopRequest, read_left
 from stoker.contract.outcome import Outcome, read_failure
-from stoker.contract.stop import Left, StopRequest, read_left
 from stoker.runtime.diagnosis import diagnose
 from stoker.runtime.signals import SIGTERM, stop_name
 

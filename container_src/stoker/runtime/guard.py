@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from stoker.bus.stop import forget_stop
 from stoker.contract.files import remove_file
 from stoker.contract.outcome import Outcome
 from stoker.contract.paths import read_paths
-from stoker.contract.stop import forget_stop
 from stoker.errors import StokerError
 from stoker.runtime.report import outcome_of_error, report, stopped_early
 

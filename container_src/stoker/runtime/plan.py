@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.contract.crash import FOLDER_VARIABLE
+from stoker.bus.crash import FOLDER_VARIABLE
 from stoker.contract.environment import drop_oversized, make_environment
 from stoker.contract.hyperparameters import make_arguments
 from stoker.contract.paths import OPT_ML, ROOT_VARIABLE

@@ -9,11 +9,11 @@ import os
 import sys
 import time
 
-from stoker.contract.crash import FOLDER_VARIABLE
+from stoker.bus.crash import FOLDER_VARIABLE
+from stoker.bus.rule_status import RuleStatus, close_rules, read_rule_statuses
 from stoker.contract.debugger import FINISH_VARIABLE, rules_plan_file, with_rules
 from stoker.contract.environment import LONGEST_STRING_BYTES
 from stoker.contract.paths import ROOT_VARIABLE
-from stoker.contract.rule_status import RuleStatus, close_rules, read_rule_statuses
 from stoker.errors import LaunchFailed, PreparationFailed
 from stoker.runtime.sidecar import Sidecar
 from stoker.runtime.step import WORKER_VARIABLE, Step

@@ -6,8 +6,8 @@ import os
 import select
 import time
 
+from stoker.bus.stop import read_stop_request
 from stoker.contract.outcome import exit_code_of
-from stoker.contract.stop import read_stop_request
 from stoker.runtime.launch import launch
 from stoker.runtime.pump import Pump
 from stoker.runtime.signals import (
@@ -22,8 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stoker.bus.stop import StopRequest
     from stoker.contract.paths import Paths
-    from stoker.contract.stop import StopRequest
     from stoker.runtime.signals import Signals
     from stoker.runtime.step import Step
 

@@ -14,7 +14,7 @@ HELPERS = f"{os.path.dirname(os.path.abspath(__file__))}/__main__.py"
 """Started by file name, so that it also runs isolated and from a source tree."""
 
 WORKER_VARIABLE = "STOKER_WORKER"
-"""Set in the user's processes: wakes stoker.autoload in each Python among them."""
+"""Set in the user's processes: wakes stoker.worker.autoload in each Python among them."""
 
 PROMPT_GRACE_SECONDS = 5.0
 """A preparation step that is stopped has nothing to save."""

@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoker.contract.stop import StopRequest
+    from stoker.bus.stop import StopRequest
     from stoker.runtime.log import Log
     from stoker.runtime.sidecar import Sidecar
     from stoker.runtime.step import Step

@@ -15,11 +15,10 @@ import torch
 from stoker.debugging.description import Description
 from stoker.debugging.hook.reduce import reduce as reduce_in_hook
 from stoker.debugging.need import Need
+from stoker.debugging.population_variance import is_variance, population_variance
 from stoker.debugging.rule import Finding, Rule
-from stoker.debugging.spread import is_spread, of_population
 from stoker.debugging.step_tensors import Mode
-from stoker.debugging.tensors.choosing import Chooser
-from stoker.debugging.tensors.collection import Collection
+from stoker.debugging.tensors.collection import Chooser, Collection
 from stoker.errors import TensorMissing
 
 WORKER = "worker_0"
@@ -49,8 +48,8 @@ class Tensor:
     def reduction(self, name: str) -> float:
         if name not in self._reductions:
             return reduce(name, self.value())
-        if is_spread(name):
-            return of_population(name, self._reductions)
+        if is_variance(name):
+            return population_variance(name, self._reductions)
         return self._reductions[name]
 
 

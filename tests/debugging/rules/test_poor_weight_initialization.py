@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from stoker.debugging.description import Description
+from stoker.debugging.population_variance import VARIANCE
 from stoker.debugging.rules.poor_weight_initialization import PoorWeightInitialization
-from stoker.debugging.spread import VARIANCE
 from stoker.errors import RuleInvalid
 from tests.debugging.rules.memory import Run, fired, judge
 from tests.debugging.rules.training import train

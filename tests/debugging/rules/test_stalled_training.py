@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from stoker.bus.rule_status import RuleStatus
 from stoker.contract.job import read_job
-from stoker.contract.rule_status import RuleStatus
 from stoker.debugging.evaluate import WatchedRule
 from stoker.debugging.evaluate.evaluator import Evaluator
-from stoker.debugging.evaluate.wishes import Wishes
+from stoker.debugging.evaluate.signals import EvaluatorSignals
 from stoker.debugging.hook.attach import attach
 from stoker.debugging.hook.config import default_config
 from stoker.debugging.rules.stalled_training import SIGN_INTERVAL, StalledTrainingRule
@@ -89,7 +89,7 @@ def run_job(opt_ml, rules: str, train) -> Iterator[RuleStatus]:
     assert hook_is_on.wait(60)
     rule = WatchedRule(spec)
     saved = SavedTensors(folder)
-    Evaluator(job, [rule], saved, wishes=Wishes(), say=lambda text: None).run()
+    Evaluator(job, [rule], saved, signals=EvaluatorSignals(), say=lambda text: None).run()
     yield rule.status
     training.join(60)
 

@@ -28,7 +28,7 @@ class Platform:
 
 def stoker(*arguments: str, **environ: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "stoker.host.cli", *arguments],
+        [sys.executable, "-m", "stoker.cli.main", *arguments],
         env={**os.environ, **environ},
         capture_output=True,
         text=True,

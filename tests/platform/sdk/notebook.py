@@ -5,9 +5,9 @@ import sys
 
 import boto3
 
-import stoker.host
+import stoker.notebook
 
-local = stoker.host.session(sys.argv[1])
+local = stoker.notebook.session(sys.argv[1])
 session = local.sagemaker_session()
 uploaded = session.upload_data(__file__, bucket=session.default_bucket(), key_prefix="notebook")
 # Plain boto3 reaches the platform, too.

@@ -3,7 +3,7 @@
 import json
 import sys
 
-import stoker.host
+import stoker.notebook
 
 sdk, source = sys.argv[1:]
 if sdk == "v2":
@@ -33,4 +33,4 @@ rules = [
         rule_to_invoke="CustomGradientRule",
     ),
 ]
-print(json.dumps(stoker.host.rules_environment(rules, source_dir=source)))
+print(json.dumps(stoker.notebook.rules_environment(rules, source_dir=source)))

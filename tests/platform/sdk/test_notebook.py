@@ -1,4 +1,4 @@
-"""`stoker.host.session()`: one call makes stock code in this process use the platform."""
+"""`stoker.notebook.session()`: one call makes stock code in this process use the platform."""
 
 from __future__ import annotations
 

@@ -1,17 +1,22 @@
-"""Carrying out actions beside the evaluation: in threads, each within its time."""
+"""Running the actions of rules in threads, each within its time, and recording each message."""
 
 from __future__ import annotations
 
+import json
+import os
+import queue
+import re
+import threading
 import time
 from collections.abc import Callable, Sequence
 
+from stoker.bus.rule_status import now_text
 from stoker.contract.debugger import DRY_RUN_VARIABLE, SMTP_VARIABLE, notifications_dir
+from stoker.contract.files import write_atomically
 from stoker.contract.job import Job
 from stoker.contract.secrets import Masker
-from stoker.debugging.actions.lane import Lane
 from stoker.debugging.actions.mail import MailServer, read_mail_server, send
 from stoker.debugging.actions.notice import Notice
-from stoker.debugging.actions.records import NotificationFiles
 from stoker.debugging.actions.stopping import stop_job
 from stoker.debugging.actions.webhook import post, public_part
 from stoker.debugging.specs import Action, RuleSpec
@@ -40,8 +45,8 @@ class ActionRunner:
         self._print = say
         self._is_dry_run = job.environ.get(DRY_RUN_VARIABLE, "").lower() not in _OFF
         self._files = NotificationFiles(notifications_dir(job.paths))
-        self._stops = Lane("stops")
-        self._messages = Lane("messages")
+        self._stops = WorkerThread("stops")
+        self._messages = WorkerThread("messages")
 
     def start(self, spec: RuleSpec, notice: Notice) -> None:
         """Has the actions of a rule carried out; returns at once."""
@@ -66,8 +71,8 @@ class ActionRunner:
         """Waits until everything is done, or the time is over, and says which."""
         deadline = time.monotonic() + limit_seconds
         # In this order: what stops leads to messages.
-        lanes = (self._stops, self._messages)
-        if not all(lane.close(limit_seconds=deadline - time.monotonic()) for lane in lanes):
+        threads = (self._stops, self._messages)
+        if not all(thread.close(limit_seconds=deadline - time.monotonic()) for thread in threads):
             self._warn(f"actions of rules were not done after {limit_seconds:.0f} s: given up")
 
     def _do(self, actions: Sequence[Action], notice: Notice, *, is_dry: bool) -> None:
@@ -132,3 +137,81 @@ def _in_words(action: Action) -> str:
     if action.kind == "webhook":
         return f"post to {public_part(action.target)}"
     return f"send {'e-mail' if action.kind == 'email' else 'an SMS'} to {action.target}"
+
+
+_LAST_SECONDS = 1.0
+"""For a thread that has nothing left to do: it ends at once."""
+
+
+class WorkerThread:
+    """Its thread starts with the first work, and never keeps the process alive."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._undone = 0
+        self._is_less_undone = threading.Condition()
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Has it done after what was put in before; returns at once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        with self._is_less_undone:
+            self._undone += 1
+        self._queue.put(work)
+
+    def close(self, *, limit_seconds: float) -> bool:
+        """Waits until everything is done; False if the time is over before."""
+        if self._thread is None:
+            return True
+        self._queue.put(None)
+        # By the work, not by the thread: one that has nothing to do takes a moment to end, too.
+        with self._is_less_undone:
+            is_done = self._is_less_undone.wait_for(
+                lambda: not self._undone, timeout=max(0.0, limit_seconds)
+            )
+        if is_done:
+            self._thread.join(_LAST_SECONDS)
+        return is_done
+
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                work()
+            finally:
+                with self._is_less_undone:
+                    self._undone -= 1
+                    self._is_less_undone.notify_all()
+
+
+class NotificationFiles:
+    """Numbered files in one folder; a full disk costs the file and not the message."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._count = 0
+
+    def write(self, action: Action, notice: Notice, outcome: str) -> None:
+        """Leaves one file, such as 000-VanishingGradient-email.json."""
+        name = re.sub(r"[^\w.-]+", "_", notice.rule)[:80]
+        path = f"{self._folder}/{self._count:03}-{name}-{action.kind}.json"
+        self._count += 1
+        is_url = action.kind == "webhook"
+        fields = {
+            "time": now_text(),
+            "job": notice.job,
+            "rule": notice.rule,
+            "step": notice.step,
+            "kind": action.kind,
+            "target": public_part(action.target) if is_url else action.target,
+            "subject": notice.subject,
+            "message": notice.text,
+            "outcome": outcome,
+        }
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+            write_atomically(path, json.dumps(fields, indent=1) + "\n")
+        except OSError:
+            return

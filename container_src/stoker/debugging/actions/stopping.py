@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stoker.bus.stop import PLATFORM_VARIABLE, StopRequest, read_stop_request, write_stop_request
 from stoker.contract.job import Job
-from stoker.contract.stop import (
-    PLATFORM_VARIABLE,
-    StopRequest,
-    read_stop_request,
-    write_stop_request,
-)
 from stoker.debugging.actions.notice import Notice
 from stoker.errors import ActionFailed
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from stoker.contract.debugger import CHECK_VARIABLE, join_rules, tensors_dir
 from stoker.contract.job import Job, read_job
 from stoker.debugging.evaluate.evaluator import Evaluator
-from stoker.debugging.evaluate.modesty import be_modest
 from stoker.debugging.evaluate.preparation import prepare_rules, summarize
+from stoker.debugging.evaluate.resource_limits import limit_resources
+from stoker.debugging.evaluate.signals import EvaluatorSignals
 from stoker.debugging.evaluate.watched import WatchedRule
-from stoker.debugging.evaluate.wishes import Wishes
 from stoker.debugging.specs import read_specs
 from stoker.debugging.tensors import SavedTensors
 from stoker.errors import StokerError
@@ -51,18 +51,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def evaluate(job: Job, code_dir: Path) -> None:
     """Judges the run of a job from its first step to its end."""
-    wishes = Wishes()
-    wishes.listen()
-    be_modest()
+    signals = EvaluatorSignals()
+    signals.listen()
+    limit_resources()
     longest_seconds = _check_seconds(job)
 
     def limit() -> float:
-        return wishes.answer_seconds(longest_seconds)
+        return signals.answer_seconds(longest_seconds)
 
     specs = read_specs(join_rules(job.environ))
     rules = [WatchedRule(spec, code_dir=code_dir, longest_seconds=limit) for spec in specs]
     saved = SavedTensors(tensors_dir(job.paths, job.services.debug_hook))
-    Evaluator(job, rules, saved, wishes=wishes, say=_say).run()
+    Evaluator(job, rules, saved, signals=signals, say=_say).run()
 
 
 def _check_seconds(job: Job) -> float:

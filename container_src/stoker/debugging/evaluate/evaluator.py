@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from stoker.bus.rule_status import write_rule_statuses
 from stoker.contract.debugger import findings_file
 from stoker.contract.job import Job
-from stoker.contract.rule_status import write_rule_statuses
 from stoker.debugging.actions import ActionRunner, Notice
-from stoker.debugging.evaluate.afterwards import judge_step
 from stoker.debugging.evaluate.findings_file import FindingsFile
+from stoker.debugging.evaluate.signals import EvaluatorSignals
 from stoker.debugging.evaluate.watched import Fired, WatchedRule
-from stoker.debugging.evaluate.wishes import Wishes
 from stoker.debugging.tensors import SavedTensors
+from stoker.errors import TensorMissing, TensorsUnreadable
 
 LOOK_SECONDS = 0.25
 """Between two looks for new steps; a finding is due two seconds after its step was written."""
@@ -41,13 +41,13 @@ class Evaluator:
         rules: Sequence[WatchedRule],
         saved: SavedTensors,
         *,
-        wishes: Wishes,
+        signals: EvaluatorSignals,
         say: Callable[[str], None],
     ) -> None:
         self._job = job
         self._rules = rules
         self._saved = saved
-        self._wishes = wishes
+        self._signals = signals
         self._say = say
         self._actions = ActionRunner(job, say=say)
         self._findings = FindingsFile(findings_file(job.paths))
@@ -72,7 +72,7 @@ class Evaluator:
         self._conclude()
 
     def _is_time_over(self) -> bool:
-        return self._wishes.is_over
+        return self._signals.is_over
 
     def _is_done(self) -> bool:
         if self._is_time_over() or all(rule.is_over for rule in self._rules):
@@ -154,7 +154,7 @@ class Evaluator:
             file, why = next(iter(self._saved.damaged.items()))
             count = len(self._saved.damaged)
             self._say(f"warning: {count} index files cannot be read, such as {file}: {why}")
-        limit_seconds = LAST_ACTION_SECONDS if self._wishes.is_over else ACTION_SECONDS
+        limit_seconds = LAST_ACTION_SECONDS if self._signals.is_over else ACTION_SECONDS
         self._actions.close(limit_seconds=limit_seconds)
 
     def _end_rule(self, rule: WatchedRule) -> int:
@@ -162,7 +162,7 @@ class Evaluator:
         if rule.is_over:
             return 0
         left = len(self._waiting) + (rule.last_step < self._judged)
-        if self._wishes.is_job_stopped:
+        if self._signals.is_job_stopped:
             rule.stop("the training job was stopped")
         elif left:
             rule.stop(f"{self._share(left)} were not judged: the time was over")
@@ -207,3 +207,34 @@ class Evaluator:
         if topic not in self._said:
             self._said.add(topic)
             self._say(f"warning: {text}")
+
+
+def judge_step(
+    rules: Sequence[WatchedRule],
+    saved: SavedTensors,
+    step: int,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Iterator[Fired]:
+    """Asks all rules about one step; one that cannot be read is noted with each of them.
+
+    Yields each finding before the next rule is asked, which may take its time.
+
+    Args:
+        rules: those that are over are passed over.
+        saved: the run.
+        step: one that was saved.
+        is_over: whether there is no time for further rules.
+    """
+    try:
+        tensors = saved.at(step)
+    except (TensorMissing, TensorsUnreadable, OSError, MemoryError) as error:
+        for rule in rules:
+            rule.note_unread(step, error)
+        return
+    for rule in rules:
+        if is_over():
+            return
+        fired = rule.judge(tensors)
+        if fired is not None:
+            yield fired

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from stoker.contract.rule_status import now_text
+from stoker.bus.rule_status import now_text
 from stoker.debugging.evaluate.watched import Fired
 from stoker.debugging.rule import Finding
 

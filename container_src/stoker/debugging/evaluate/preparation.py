@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from stoker.bus.rule_status import RuleStatus, now_text, write_rule_statuses
 from stoker.contract.debugger import (
     END_MARKER,
     SMTP_VARIABLE,
@@ -20,7 +21,6 @@ from stoker.contract.debugger import (
 )
 from stoker.contract.files import remove_file, write_atomically
 from stoker.contract.job import Job
-from stoker.contract.rule_status import RuleStatus, now_text, write_rule_statuses
 from stoker.debugging.actions.mail import read_mail_server
 from stoker.debugging.specs import (
     RuleSpec,

@@ -6,18 +6,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stoker.bus.rule_status import RuleStatus, now_text
 from stoker.contract.record import Record
-from stoker.contract.rule_status import RuleStatus, now_text
-from stoker.debugging.fault import RULE_FAULTS, describe_fault
 from stoker.debugging.need import Need, check_needs
 from stoker.debugging.rule import Finding, Rule
+from stoker.debugging.rule_faults import RULE_FAULTS, describe_fault, time_limit
 from stoker.debugging.specs import Action, RuleSpec, make_rule
 from stoker.debugging.step_tensors import Mode, StepTensors
-from stoker.debugging.time_limit import time_limit
 from stoker.errors import RuleInvalid, TensorMissing, TensorsUnreadable
 
 if TYPE_CHECKING:
-    from stoker.contract.rule_status import Status
+    from stoker.bus.rule_status import Status
 
 _MOST_NAMES = 12
 

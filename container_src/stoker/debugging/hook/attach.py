@@ -19,8 +19,7 @@ from stoker.debugging.hook.capture import Capture
 from stoker.debugging.hook.config import HookConfig
 from stoker.debugging.hook.recorder import Recorder, Sink
 from stoker.debugging.need import Need
-from stoker.debugging.tensors.claim import Claim
-from stoker.debugging.tensors.end_marker import mark_end, unmark_end
+from stoker.debugging.tensors.end_marker import Claim, mark_end, unmark_end
 
 
 class Place(Record):

@@ -15,7 +15,7 @@ from stoker.debugging.hook.models import describe_end
 from stoker.debugging.hook.plan import WantedParameter
 from stoker.debugging.hook.reduce import reduce, reduce_on_device
 from stoker.debugging.step_tensors import Mode
-from stoker.debugging.tensors.saved_step import SavedStep
+from stoker.debugging.tensors.step_file import SavedStep
 
 _RECORD_BYTES = 1024
 """About what Python keeps of a tensor besides its content: name, description, views."""

@@ -28,8 +28,8 @@ from stoker.debugging.need import Need
 from stoker.debugging.step_tensors import Mode
 from stoker.debugging.tensors.background import BackgroundWriter
 from stoker.debugging.tensors.collection import write_collections
-from stoker.debugging.tensors.descriptions import read_descriptions, write_descriptions
-from stoker.debugging.tensors.saved_step import SavedStep
+from stoker.debugging.tensors.folder_notes import read_descriptions, write_descriptions
+from stoker.debugging.tensors.step_file import SavedStep
 
 _NO_BOUND_BYTES = 1 << 62
 """The writer's queue: the pool of arenas is the bound."""

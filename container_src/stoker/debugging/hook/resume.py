@@ -15,7 +15,7 @@ from typing import Any, cast
 from stoker.contract.files import write_atomically
 from stoker.contract.record import Record
 from stoker.debugging.step_tensors import Mode
-from stoker.debugging.tensors.index_folder import IndexFolder
+from stoker.debugging.tensors.index import IndexFolder
 
 FILE = "metadata.json"
 _LOOK_SECONDS = 1.0

@@ -9,10 +9,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from stoker.bus.rule_status import read_rule_statuses
 from stoker.contract.debugger import findings_file, report_file, tensors_dir
 from stoker.contract.files import write_atomically
 from stoker.contract.job import Job, read_job
-from stoker.contract.rule_status import read_rule_statuses
 from stoker.debugging.evaluate.findings_file import read_findings
 from stoker.debugging.report.curves import read_curves
 from stoker.debugging.report.page import Report, render_report

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from stoker.bus.rule_status import RuleStatus, now_text
 from stoker.contract.record import Record
-from stoker.contract.rule_status import RuleStatus, now_text
 from stoker.debugging.evaluate.watched import Fired
-from stoker.debugging.report.chart import render_chart
-from stoker.debugging.report.curves import Curve
+from stoker.debugging.report.curves import Curve, render_chart
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2330; --paper: #fbfaf7; --line: #e4e0d8;

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stoker.debugging.need import Need
+from stoker.debugging.population_variance import VARIANCE
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.losses import mean_loss
 from stoker.debugging.rules.tensor_choice import REGEX_HELP, role_needs, union
 from stoker.debugging.rules.trainable import USELESS_BIAS, is_of_bias, is_training, least
-from stoker.debugging.spread import VARIANCE
 from stoker.debugging.step_tensors import SavedTensor, StepTensors
 
 if TYPE_CHECKING:

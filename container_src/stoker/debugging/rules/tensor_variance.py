@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stoker.debugging.need import Need
+from stoker.debugging.population_variance import VARIANCE
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.tensor_choice import (
     COLLECTIONS_HELP,
@@ -13,7 +14,6 @@ from stoker.debugging.rules.tensor_choice import (
     require_choice,
     union,
 )
-from stoker.debugging.spread import VARIANCE
 from stoker.debugging.step_tensors import StepTensors
 from stoker.errors import RuleInvalid
 

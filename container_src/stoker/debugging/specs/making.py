@@ -1,4 +1,4 @@
-"""From a spec to the rule itself, and to the tensors it needs."""
+"""From a spec to the rule itself and the tensors it needs; `preset="quick"`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stoker.debugging.fault import RULE_FAULTS, describe_fault
 from stoker.debugging.need import Need, check_needs
 from stoker.debugging.rule import Rule
-from stoker.debugging.specs.presets import quicken_needs, quicken_parameters
+from stoker.debugging.rule_faults import RULE_FAULTS, describe_fault, time_limit
 from stoker.debugging.specs.spec import RuleSpec
-from stoker.debugging.time_limit import time_limit
 from stoker.errors import RuleInvalid, StokerError
 
 _MEND = "mend that line; `stoker rules explain my_rules.py:Mine` tries the rule without a job"
@@ -142,3 +140,42 @@ def _unknown(rule: str, catalogue: Mapping[str, type[Rule]]) -> RuleInvalid:
     else:
         fix = "`stoker rules ls` lists all; a class of yours is named mine.py:LargeGradient"
     return RuleInvalid(f"there is no rule {rule!r:.80}", fix=fix)
+
+
+QUICK_INTERVAL = 10
+"""Every how many steps a quick rule has its tensors saved."""
+
+QUICK_LOSS_INTERVAL = 1
+"""A loss is one number: it is saved at each step."""
+
+# It counts steps in which anything was saved, so all it needs is saved at the same ones.
+QUICK_INTERVALS: Mapping[str, int] = {"PoorWeightInitialization": 5}
+
+# Settings that count steps, samples or seconds for a job of days. What the user sets wins.
+QUICK_PARAMETERS: Mapping[str, Mapping[str, str]] = {
+    "CheckInputImages": {"threshold_samples": "100"},
+    "ClassImbalance": {"samples": "100"},
+    # Of losses at each step, which go up and down by chance: five would be a false alarm.
+    "Overtraining": {"patience_train": "30"},
+    "StalledTrainingRule": {"threshold": "300"},
+}
+
+
+def quicken_parameters(rule: str, parameters: Mapping[str, str]) -> dict[str, str]:
+    """The rule's settings in a short job."""
+    return {**QUICK_PARAMETERS.get(rule, {}), **parameters}
+
+
+def quicken_needs(rule: str, needs: Sequence[Need]) -> list[Need]:
+    """The same needs, saved often; an interval that a rule asks for itself stays."""
+    return [
+        need
+        if need.save_interval is not None
+        else need.replace(save_interval=QUICK_INTERVALS.get(rule) or _interval(need))
+        for need in needs
+    ]
+
+
+def _interval(need: Need) -> int:
+    is_loss = need.is_by_collection and need.collection in ("losses", "scalars")
+    return QUICK_LOSS_INTERVAL if is_loss else QUICK_INTERVAL

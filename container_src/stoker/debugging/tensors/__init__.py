@@ -2,12 +2,11 @@
 
 from stoker.debugging.tensors.background import BackgroundWriter, Tally
 from stoker.debugging.tensors.collection import Collection, Schedule, write_collections
-from stoker.debugging.tensors.descriptions import write_descriptions
 from stoker.debugging.tensors.end_marker import mark_end
-from stoker.debugging.tensors.saved_step import SavedStep
+from stoker.debugging.tensors.folder_notes import write_descriptions
 from stoker.debugging.tensors.saved_tensors import SavedTensors
 from stoker.debugging.tensors.step import Step
-from stoker.debugging.tensors.step_file import Written, write_step
+from stoker.debugging.tensors.step_file import SavedStep, Written, write_step
 from stoker.debugging.tensors.tensor import Tensor
 
 __all__ = [

@@ -13,8 +13,7 @@ from typing import Literal, NamedTuple
 from weakref import WeakSet
 
 from stoker.contract.record import Record
-from stoker.debugging.tensors.saved_step import SavedStep
-from stoker.debugging.tensors.step_file import write_step
+from stoker.debugging.tensors.step_file import SavedStep, write_step
 
 _LOG = logging.getLogger("stoker.debugging")
 _END_SECONDS = 60.0

@@ -1,21 +1,23 @@
-"""What the writers of a folder say of it: collections, descriptions, the number of workers."""
+"""What the writers of a folder record about it: collections, descriptions, number of workers."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
 
 from stoker.debugging.description import Description
 from stoker.debugging.tensors.collection import Collection, parse_collections
-from stoker.debugging.tensors.descriptions import parse_descriptions
 from stoker.debugging.tensors.layout import (
     COLLECTIONS,
     DESCRIPTIONS,
     NOT_WHOLE,
+    descriptions_file,
     parse_collections_name,
     parse_descriptions_name,
 )
+from stoker.debugging.tensors.step_file import write_whole
 
 Note = TypeVar("Note")
 
@@ -100,3 +102,43 @@ class _Notes(Generic[Note]):
         except NOT_WHOLE:
             return False  # half copied: it will be replaced by the whole; the names still tell
         return True
+
+
+_VERSION = 1
+
+
+def write_descriptions(folder: str, worker: str, descriptions: Iterable[Description]) -> None:
+    """Writes all descriptions of one worker, in place of those it wrote before.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    tensors = [description.changed_values() for description in descriptions]
+    content = json.dumps({"version": _VERSION, "tensors": tensors})
+    write_whole(f"{folder}/{descriptions_file(worker)}", content)
+
+
+def parse_descriptions(content: str) -> list[Description]:
+    """The descriptions of a file; what a newer version adds is passed over.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is no such file.
+    """
+    return [_from_json(tensor) for tensor in json.loads(content)["tensors"]]
+
+
+def read_descriptions(folder: str, worker: str) -> list[Description]:
+    """Those that a worker has written; none where it did not, or not as a whole."""
+    try:
+        with open(f"{folder}/{descriptions_file(worker)}", encoding="utf-8") as file:
+            return parse_descriptions(file.read())
+    except (OSError, *NOT_WHOLE):
+        return []
+
+
+def _from_json(tensor: Mapping[str, Any]) -> Description:
+    known = {name: value for name, value in tensor.items() if name in Description._fields}
+    for name, value in known.items():
+        if not isinstance(value, type(getattr(Description, name, ""))):
+            raise TypeError(f"{name} of a tensor is {value!r:.80}")
+    return Description(**known)

@@ -1,12 +1,4 @@
-"""Where the files of saved tensors lie; the names are smdebug's, so that its readers find them.
-
-collections/000000000/<worker>_collections.json      what belongs together; replaced as names come
-events/<step>/<step>_<worker>.tfevents               the tensors of one step
-index/<step // 1000>/<step>_<worker>.json            where in that file each one is; written last
-stoker/<worker>_tensors.json                         what each tensor is (ours; others ignore it)
-training_job_end.ts                                  nothing will come any more
-<worker>.lock.sagemaker-ignore                       a process that saves as this worker has it
-"""
+"""Names of the files and reductions of saved tensors; they are smdebug's, so its readers work."""
 
 from __future__ import annotations
 
@@ -70,3 +62,24 @@ def parse_descriptions_name(name: str) -> str | None:
 def temporary(path: str) -> str:
     """Where a file is written before it gets its name; uploaders leave such names alone."""
     return f"{path}.{os.getpid()}.sagemaker-ignore"
+
+
+_PREFIX = "smdebug/reductions/"
+_NORMS = {"l1_norm": "l1", "l2_norm": "l2", "abs_l1_norm": "abs_l1", "abs_l2_norm": "abs_l2"}
+_NORMS_BACK = {on_file: name for name, on_file in _NORMS.items()}
+
+
+def reduction_name(reduction: str, tensor: str) -> str:
+    """The name of its record: `smdebug/reductions/abs_mean/Net_fc.weight`.
+
+    The norms lose their suffix there: smdebug's settings say `l2_norm`, its files `l2`.
+    """
+    return f"{_PREFIX}{_NORMS.get(reduction, reduction)}/{tensor}"
+
+
+def parse_reduction_name(name: str) -> tuple[str, str] | None:
+    """Reduction and tensor; None for the name of a tensor itself."""
+    if not name.startswith(_PREFIX):
+        return None
+    reduction, slash, tensor = name.removeprefix(_PREFIX).partition("/")
+    return (_NORMS_BACK.get(reduction, reduction), tensor) if slash else None

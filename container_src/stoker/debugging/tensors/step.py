@@ -8,7 +8,7 @@ from typing import Protocol
 
 from stoker.debugging.need import Need
 from stoker.debugging.step_tensors import Mode
-from stoker.debugging.tensors.choosing import Chooser
+from stoker.debugging.tensors.collection import Chooser
 from stoker.debugging.tensors.event_files import EventFile
 from stoker.debugging.tensors.index import Index, Meta
 from stoker.debugging.tensors.tensor import Tensor

@@ -1,4 +1,4 @@
-"""Writing one step: the tensors from where they lie in memory, then the index that shows them."""
+"""Writing one step: tensors straight from memory, then the index that makes them visible."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,39 @@ from numpy.typing import NDArray
 from stoker.contract.files import remove_file
 from stoker.contract.record import Record
 from stoker.debugging.reductions import ABSOLUTE, make_reductions
-from stoker.debugging.tensors.direct_file import DirectFile, is_not_direct
+from stoker.debugging.step_tensors import Mode
+from stoker.debugging.tensors.direct_file import DirectFile, GatheredFile, is_not_direct
 from stoker.debugging.tensors.encoding import DTYPE_CODES, StepEncoder
-from stoker.debugging.tensors.gathered_file import GatheredFile
-from stoker.debugging.tensors.layout import events_file, index_file, temporary
-from stoker.debugging.tensors.names import reduction_name
-from stoker.debugging.tensors.saved_step import SavedStep
+from stoker.debugging.tensors.layout import events_file, index_file, reduction_name, temporary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class SavedStep(Record):
+    """The tensors of one worker at one step. Arrays are written from where they are, not copied.
+
+    Example:
+        >>> SavedStep(step=20, mode="TRAIN", mode_step=18, tensors={"Net_fc.weight": weight})
+    """
+
+    step: int
+    """The global one, over all modes."""
+    mode: Mode
+    mode_step: int
+    tensors: Mapping[str, NDArray[Any]] = {}
+    reductions: Mapping[str, Mapping[str, float]] = {}
+    """Tensor → name of a reduction (`abs_mean`, `l2_norm`, …) → its value."""
+    shapes: Mapping[str, tuple[int, ...]] = {}
+    """Of tensors that are not saved themselves."""
+    wall_time: float | None = None
+    """Seconds since 1970; None means when it is written."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory it holds."""
+        return sum(array.nbytes for array in self.tensors.values())
+
 
 MOST_BYTES = (2 << 30) - (1 << 20)
 """Of one tensor: protobuf reads no message of 2 GiB or more."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoker.debugging.description import Description
+from stoker.debugging.population_variance import is_variance, population_variance
 from stoker.debugging.reductions import make_reduction
-from stoker.debugging.spread import is_spread, of_population
 from stoker.debugging.tensors.event_files import EventFile
 from stoker.debugging.tensors.index import Entry
 from stoker.errors import TensorMissing
@@ -96,7 +96,7 @@ class Tensor:
         """`abs_mean`, `max`, …: as it was saved, or computed from the value (in float64).
 
         `std` and `variance` are those of all elements either way, if it is known how many there
-        are (see `stoker.debugging.spread`).
+        are (see `stoker.debugging.population_variance`).
 
         Raises:
             TensorMissing: it was not saved, and neither was the value.
@@ -105,7 +105,7 @@ class Tensor:
         if name not in self._numbers:
             if name not in self._entry.reductions:
                 number = make_reduction(self.value(), name)
-            elif is_spread(name):
+            elif is_variance(name):
                 number = self._spread(name)
             else:
                 number = self._saved_number(name)
@@ -114,7 +114,7 @@ class Tensor:
 
     def _spread(self, name: str) -> float:
         related = {name, "mean", "abs_mean", "l2_norm"}.intersection(self._entry.reductions)
-        return of_population(name, {n: self._saved_number(n) for n in related}, self.shape)
+        return population_variance(name, {n: self._saved_number(n) for n in related}, self.shape)
 
     def _saved_number(self, name: str) -> float:
         return float(self._file.array(*self._entry.reductions[name]).reshape(-1)[0])

@@ -1,0 +1,72 @@
+"""Uncaught exceptions as files: what a worker leaves behind for the launcher to report.
+
+One JSON object per process in the folder named by `STOKER_CRASH_DIR`. Unlike the log they are
+never interleaved, cut or re-indented on the way.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from stoker.contract.files import write_atomically
+from stoker.contract.quick_json import dumps, loads
+from stoker.contract.record import Record
+
+FOLDER_VARIABLE = "STOKER_CRASH_DIR"
+_LONGEST_TEXT = 32 * 1024
+
+
+class Crash(Record):
+    """One uncaught exception of one process."""
+
+    error: str
+    """Type and message, as the last lines of the traceback show them."""
+    traceback: str
+    """Its frames as Python prints them, without the message."""
+    pid: int
+    parent_pid: int
+    rank: str = ""
+    """Rank under torchrun; empty for a single process."""
+    at_seconds: float = 0.0
+    """Wall clock, to find the first of several ranks."""
+
+
+def write_crash(folder: str, *, error: str, traceback: str, rank: str = "") -> None:
+    """Leaves a crash file of this process; silent if the folder cannot be written."""
+    crash = {
+        "error": error[:_LONGEST_TEXT],
+        "traceback": traceback[-_LONGEST_TEXT:],
+        "pid": os.getpid(),
+        "parent_pid": os.getppid(),
+        "rank": rank,
+        "at_seconds": time.time(),
+    }
+    try:
+        write_atomically(f"{folder}/{os.getpid()}.json", dumps(crash))
+    except OSError:
+        return  # a full disk must not hide the exception itself, which is printed next
+
+
+def read_crashes(folder: str) -> list[Crash]:
+    """All crash files, oldest first; damaged ones are left out."""
+    crashes = []
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        if not name.endswith(".json"):
+            continue
+        try:
+            with open(f"{folder}/{name}", "rb") as file:
+                crash = Crash(**loads(file.read().decode()))
+        except (OSError, ValueError, TypeError, RecursionError):
+            continue
+        if _is_sound(crash):
+            crashes.append(crash)
+    return sorted(crashes, key=lambda crash: crash.at_seconds)
+
+
+def _is_sound(crash: Crash) -> bool:
+    texts = (crash.error, crash.traceback, crash.rank)
+    numbers = (crash.pid, crash.parent_pid, crash.at_seconds)
+    return all(isinstance(t, str) for t in texts) and all(
+        isinstance(n, int | float) for n in numbers
+    )

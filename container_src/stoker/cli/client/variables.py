@@ -1,0 +1,91 @@
+"""The environment that steers stock AWS code to the platform, and what would steer it away."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from stoker.platform.model.root import REGION, Credentials, Root, ServerInfo
+
+Shell = Literal["sh", "fish", "json"]
+
+# A variable of one service wins over AWS_ENDPOINT_URL; the rest belongs to other credentials.
+_PREFIX = "AWS_ENDPOINT_URL_"
+_CONFLICTING = (
+    "AWS_DEFAULT_PROFILE",
+    "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+    "AWS_PROFILE",
+    "AWS_SECURITY_TOKEN",
+    "AWS_SESSION_TOKEN",
+    "AWS_USE_FIPS_ENDPOINT",
+)
+_PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
+_LOOPBACK = ("127.0.0.1", "localhost")
+
+
+def make_variables(
+    root: Root, server: ServerInfo, credentials: Credentials, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """What boto3, the AWS CLI and both SDKs need to speak to the platform.
+
+    Args:
+        root: The platform's folder.
+        server: Who serves it.
+        credentials: Its keys.
+        environ: The environment to be changed: a proxy there must not be asked for loopback.
+    """
+    return {
+        "AWS_ENDPOINT_URL": server.endpoint,
+        "AWS_ACCESS_KEY_ID": credentials.access_key,
+        "AWS_SECRET_ACCESS_KEY": credentials.secret_key,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        # rclone sends the checksum of a whole object with a part of it, too.
+        "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+        "PYTHONUNBUFFERED": "1",
+        "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
+        "SAGEMAKER_USER_CONFIG_OVERRIDE": str(root.sdk_config_file),
+        **_no_proxy(environ),
+    }
+
+
+def find_conflicts(environ: Mapping[str, str]) -> list[str]:
+    """The variables that would steer stock code past the platform."""
+    return sorted(name for name in environ if name in _CONFLICTING or name.startswith(_PREFIX))
+
+
+def is_proxied(environ: Mapping[str, str]) -> bool:
+    """Whether requests to loopback would go to a proxy."""
+    return bool(_no_proxy(environ))
+
+
+def render_variables(variables: Mapping[str, str], *, removed: Sequence[str], shell: Shell) -> str:
+    """The lines that a shell evaluates, or JSON with null for what must go."""
+    if shell == "json":
+        return json.dumps({**variables, **dict.fromkeys(removed)}, indent=1)
+    if shell == "fish":
+        lines = [f"set --erase {name}" for name in removed]
+        lines += [f"set --export {name} {_fish_quoted(text)}" for name, text in variables.items()]
+    else:
+        lines = [f"unset {name}" for name in removed]
+        lines += [f"export {name}={shlex.quote(text)}" for name, text in variables.items()]
+    return "\n".join(lines)
+
+
+def _no_proxy(environ: Mapping[str, str]) -> dict[str, str]:
+    if not any(environ.get(name) for name in _PROXIES):
+        return {}
+    stated = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    hosts = [host.strip() for host in stated.split(",") if host.strip()]
+    if "*" in hosts or set(_LOOPBACK) <= set(hosts):
+        return {}
+    text = ",".join([*hosts, *(host for host in _LOOPBACK if host not in hosts)])
+    return {"no_proxy": text, "NO_PROXY": text}
+
+
+def _fish_quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

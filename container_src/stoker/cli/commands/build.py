@@ -1,0 +1,192 @@
+"""`stoker build`: make the training image of one flavour."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import getproxies
+
+from stoker import __version__
+from stoker.machine.base_image import BasePlan, plan_base, provide_base
+from stoker.machine.docker import (
+    Builder,
+    find_builder,
+    find_client,
+    image_size_bytes,
+    require_engine,
+    run_live,
+)
+from stoker.machine.failures import BuildFailed
+from stoker.machine.pip_settings import (
+    PipSettings,
+    make_pip_conf,
+    read_pip_settings,
+    serve_folders,
+)
+from stoker.machine.repository import find_repository, read_revision, read_source_url
+
+FLAVORS = ("cpu", "cuda")
+
+# What a failed build prints, and what to do about it.
+_HINTS = (
+    (
+        "No matching distribution found for torch==",
+        "no package source of this machine offers that build of torch: name one in pip's own"
+        " configuration (pip config set global.find-links FOLDER, or global.extra-index-url URL)",
+    ),
+    ("THESE PACKAGES DO NOT MATCH THE HASHES", "run `make lock`, and look at what it changes"),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "a proxy reopens TLS here: pip config set global.cert CA_BUNDLE, and build again",
+    ),
+    ("No space left on device", "free disk space (docker system df; docker builder prune)"),
+    ("Temporary failure", "no name resolution inside the build: check this machine's network"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildPlan:
+    """Everything a build does, before it does any of it."""
+
+    builder: Builder
+    """The client that drives BuildKit."""
+
+    base: BasePlan
+    """The image to build on."""
+
+    context: Path
+    """The checkout."""
+
+    flavor: str
+    """The target of the Dockerfile."""
+
+    tag: str
+    """The name the image gets."""
+
+    pip: PipSettings
+    """Where packages come from."""
+
+    build_args: tuple[str, ...]
+    """NAME=VALUE, or NAME for one whose value the client takes from its environment."""
+
+    labels: tuple[str, ...]
+    """NAME=VALUE."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb to the command line."""
+    parser = subparsers.add_parser("build", help="make the training image")
+    parser.add_argument("--flavor", choices=FLAVORS, default="cpu")
+    parser.add_argument("--base-image", metavar="IMG", help="Debian 12 image to build on")
+    parser.add_argument("--tag", metavar="T", help="name of the image (default stoker:FLAVOR)")
+    parser.add_argument("--context", metavar="DIR", type=Path, help="the checkout of Stoker")
+    parser.add_argument("--created", metavar="TIME", help="creation date for the OCI label")
+    parser.add_argument(
+        "--compiler", action="store_true", help="keep g++ and headers for torch.compile"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the plan; print it or carry it out."""
+    plan = plan_build(args)
+    print(render(plan), flush=True)
+    if not args.dry_run:
+        carry_out(plan)
+    return 0
+
+
+def plan_build(args: argparse.Namespace) -> BuildPlan:
+    """Look at this machine and decide."""
+    client = find_client()
+    require_engine(client)
+    context = find_repository(args.context)
+    proxies = [f"{scheme}_proxy" for scheme in getproxies() if scheme in {"http", "https", "no"}]
+    compiler = ["COMPILER=1"] if args.compiler else []
+    labels = {"created": args.created, "source": read_source_url(context)}
+    return BuildPlan(
+        builder=find_builder(),
+        base=plan_base(client, asked_for=args.base_image, repository=context),
+        context=context,
+        flavor=args.flavor,
+        tag=args.tag or f"stoker:{args.flavor}",
+        pip=read_pip_settings(),
+        build_args=(
+            f"VERSION={__version__}",
+            f"REVISION={read_revision(context).label}",
+            *compiler,
+            *proxies,
+        ),
+        labels=tuple(f"org.opencontainers.image.{key}={v}" for key, v in labels.items() if v),
+    )
+
+
+def make_command(plan: BuildPlan, *, base: str, secrets: Path) -> list[str]:
+    """The build command; `secrets` is the folder that holds pip.conf."""
+    dockerfile = str(plan.context / "docker/Dockerfile")
+    command = [*plan.builder.argv, "--progress=plain", "--file", dockerfile]
+    command += ["--target", plan.flavor, "--tag", plan.tag]
+    # Only the host's network reaches what is served on the host's loopback.
+    command += ["--network=host"] if plan.pip.folders else []
+    for value in (f"BASE_IMAGE={base}", *plan.build_args):
+        command += ["--build-arg", value]
+    for value in plan.labels:
+        command += ["--label", value]
+    command += ["--secret", f"id=pipconf,src={secrets / 'pip.conf'}"]
+    if plan.pip.ca_bundle:
+        command += ["--secret", f"id=ca,src={plan.pip.ca_bundle}"]
+    return [*command, str(plan.context)]
+
+
+def render(plan: BuildPlan) -> str:
+    """The plan for people; no setting that may hold a token is printed."""
+    pip = plan.pip
+    lines = [
+        f"build: {plan.tag} (target {plan.flavor})",
+        f"build: base {plan.base.image}: {plan.base.reason}",
+        f"build: with {plan.builder.name}",
+    ]
+    lines += [f"build: serving wheels of {folder} to the build" for folder in pip.folders]
+    lines += [f"build: left out, a build cannot see it: {url}" for url in pip.left_out]
+    lines += [f"build: certificates of {pip.ca_bundle}, as a secret"] if pip.ca_bundle else []
+    command = make_command(plan, base=plan.base.image, secrets=Path("SECRETS"))
+    steps = [step for step in (plan.base.pull, command) if step]
+    return "\n".join([*lines, *(f"$ {shlex.join(step)}" for step in steps)])
+
+
+def carry_out(plan: BuildPlan) -> None:
+    """Build the image, showing the engine's output as it comes.
+
+    Raises:
+        BuildFailed: the engine's last lines have said why; the fix names known causes.
+    """
+    started = time.monotonic()
+    base = provide_base(plan.base)
+    with (
+        serve_folders(plan.pip.folders) as served,
+        tempfile.TemporaryDirectory(prefix="stoker-build-") as secrets,
+    ):
+        conf = Path(secrets, "pip.conf")
+        conf.touch(mode=0o600)
+        conf.write_text(make_pip_conf(plan.pip, served=served))
+        finished = run_live(make_command(plan, base=base, secrets=Path(secrets)))
+    if finished.code != 0:
+        raise BuildFailed(
+            f"{plan.tag} was not built: the builder ended with {finished.code}",
+            fix=make_hint(finished.tail),
+        )
+    size_bytes = image_size_bytes(find_client(), plan.tag) or 0
+    seconds = time.monotonic() - started
+    print(f"build: {plan.tag} is ready: {size_bytes / 1e9:.2f} GB, {seconds:.0f} s")
+
+
+def make_hint(tail: str) -> str:
+    """What to do about a failed build, from the last lines it printed."""
+    known: Sequence[str] = [fix for text, fix in _HINTS if text in tail]
+    return known[0] if known else "read the last lines above"

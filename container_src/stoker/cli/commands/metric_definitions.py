@@ -1,0 +1,82 @@
+"""`stoker metric-definitions`: what an estimator or tuner needs to read `job.log`'s metrics."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from stoker.contract.paths import LAPTOP_ROOT
+from stoker.machine.failures import UsageRefused
+from stoker.metrics.jsonl import read_metrics
+from stoker.metrics.lines import LONGEST_REGEX, MOST_DEFINITIONS, make_definitions
+
+_LAPTOP_FILE = Path(LAPTOP_ROOT, "output/data/stoker/metrics.jsonl")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb to the command line."""
+    parser = subparsers.add_parser(
+        "metric-definitions", help="regexes for the metrics that a script logs"
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="as in job.log: train/loss")
+    parser.add_argument(
+        "--from",
+        dest="file",
+        metavar="FILE",
+        type=Path,
+        help=f"take the names of a metrics.jsonl (default {_LAPTOP_FILE}, if it is there)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the API's form")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the definitions."""
+    names = list(dict.fromkeys(args.names)) or read_names(args.file)
+    definitions = make_definitions(names)
+    for definition in definitions:
+        if len(definition["Regex"]) > LONGEST_REGEX:
+            raise UsageRefused(
+                f"the regex of {definition['Name']!r:.60} has {len(definition['Regex'])} "
+                f"characters, but SageMaker takes {LONGEST_REGEX}",
+                fix="give the metric a shorter name",
+            )
+    if len(definitions) > MOST_DEFINITIONS:
+        print(
+            f"stoker: a job takes {MOST_DEFINITIONS} definitions, these are {len(definitions)}: "
+            "choose some by name",
+            file=sys.stderr,
+        )
+    print(json.dumps(definitions, indent=2) if args.json else render(definitions))
+    return 0
+
+
+def read_names(file: Path | None) -> list[str]:
+    """The names in a metrics.jsonl, in the order of their first line.
+
+    Raises:
+        UsageRefused: there is no such file, or nothing in it.
+    """
+    try:
+        names = dict.fromkeys(
+            n for _, metrics in read_metrics(file or _LAPTOP_FILE) for n in metrics
+        )
+    except OSError as error:
+        raise UsageRefused(
+            f"{file or _LAPTOP_FILE} cannot be read: {error.strerror}"
+            if file
+            else "which metrics?",
+            fix="name them: `stoker metric-definitions train/loss val/accuracy`; "
+            "or run the script once here and give --from metrics.jsonl",
+        ) from None
+    if not names:
+        raise UsageRefused(f"{file or _LAPTOP_FILE} names no metrics", fix="log one with job.log")
+    return list(names)
+
+
+def render(definitions: list[dict[str, str]]) -> str:
+    """The keyword argument, to be pasted into Python."""
+    entries = [f"    {json.dumps(definition)}," for definition in definitions]
+    return "\n".join(["metric_definitions=[", *entries, "]"])

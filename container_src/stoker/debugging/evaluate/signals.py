@@ -1,0 +1,58 @@
+"""What the launcher wants of the evaluator, which it says by signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from types import FrameType
+
+from stoker.debugging.rule_faults import shorten_limit
+
+JOB_STOPPED = signal.SIGTERM
+"""The training was stopped from outside; what is saved is still judged."""
+
+CONCLUDE = signal.SIGINT
+"""The time is over: write down how things stand, and end."""
+
+LAST_ANSWER_SECONDS = 3.0
+"""For all that rules are still asked then. The launcher kills after six, and all rules with it."""
+
+_SHORTEST_ANSWER_SECONDS = 0.5
+"""For a rule whose turn comes when that is used up: it has done nothing wrong."""
+
+
+class EvaluatorSignals:
+    """What was wished so far. An evaluator whose launcher is gone concludes by itself."""
+
+    def __init__(self) -> None:
+        self.is_job_stopped = False
+        self._told_to_conclude_at: float | None = None
+        self._parent = os.getppid()
+
+    def listen(self) -> None:
+        """From now on signals are noted; for the main thread of a process of our own."""
+        signal.signal(JOB_STOPPED, self._hear)
+        signal.signal(CONCLUDE, self._hear)
+
+    @property
+    def is_over(self) -> bool:
+        return self._told_to_conclude_at is not None or os.getppid() != self._parent
+
+    def answer_seconds(self, longest_seconds: float) -> float:
+        """How long an answer may take by now, of one that may take so long otherwise."""
+        if self._told_to_conclude_at is None:
+            return longest_seconds
+        left = self._told_to_conclude_at + LAST_ANSWER_SECONDS - time.monotonic()
+        return min(longest_seconds, max(left, _SHORTEST_ANSWER_SECONDS))
+
+    def conclude(self) -> None:
+        """Notes that the time is over; what is being asked right now is cut short."""
+        self._told_to_conclude_at = time.monotonic()
+        shorten_limit(LAST_ANSWER_SECONDS)
+
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        if number == JOB_STOPPED:
+            self.is_job_stopped = True
+        else:
+            self.conclude()

@@ -1,1 +1,0 @@
-"""The log streams of jobs: kept on disk, and read through the API of CloudWatch Logs."""

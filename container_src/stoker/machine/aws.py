@@ -1,0 +1,125 @@
+"""The AWS side of the host's commands: the place of `stoker.notebook` that imports boto3."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from stoker.machine.failures import PushFailed, StorageFailed, UsageRefused
+
+
+def read_registry(region: str | None) -> tuple[str, str]:
+    """The address of the account's ECR registry and its region.
+
+    Raises:
+        UsageRefused: no region is configured.
+        PushFailed: the credentials are missing or refused.
+    """
+    session = make_session(region)
+    if not session.region_name:
+        raise UsageRefused(
+            "no AWS region is configured", fix="pass --region, or set AWS_DEFAULT_REGION"
+        )
+    try:
+        account = session.client("sts").get_caller_identity()["Account"]
+    except aws_errors() as error:
+        raise PushFailed(f"AWS does not say who we are: {error}", fix="aws configure") from error
+    return f"{account}.dkr.ecr.{session.region_name}.amazonaws.com", session.region_name
+
+
+def tag_exists(repository: str, tag: str, *, region: str) -> bool:
+    """Whether the ECR repository holds the tag.
+
+    Raises:
+        PushFailed: there is no such repository, or AWS refuses.
+    """
+    ecr = make_session(region).client("ecr")
+    try:
+        ecr.describe_images(repositoryName=repository, imageIds=[{"imageTag": tag}])
+    except ecr.exceptions.ImageNotFoundException:
+        return False
+    except ecr.exceptions.RepositoryNotFoundException as error:
+        raise PushFailed(
+            f"ECR has no repository '{repository}' in {region}",
+            fix=f"aws ecr create-repository --repository-name {repository} --region {region}"
+            " --image-tag-mutability IMMUTABLE",
+        ) from error
+    except aws_errors() as error:
+        raise PushFailed(f"ECR refused: {error}", fix="check the permissions for ECR") from error
+    return True
+
+
+def read_login_password(region: str) -> str:
+    """A password for `docker login` as the user AWS; it is valid for twelve hours.
+
+    Raises:
+        PushFailed: AWS refuses.
+    """
+    try:
+        answer = make_session(region).client("ecr").get_authorization_token()
+    except aws_errors() as error:
+        raise PushFailed(f"ECR gave no token: {error}", fix="check the permissions") from error
+    token = base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode()
+    return token.partition(":")[2]
+
+
+class BucketPlace(NamedTuple):
+    """A prefix on S3, and an empty folder to lay out what is fetched of it."""
+
+    folder: Path
+    client: Any
+    bucket: str
+    prefix: str
+    """With a slash at its end, or empty."""
+
+
+@contextmanager
+def open_bucket(place: str) -> Iterator[BucketPlace]:
+    """What lies under s3://BUCKET/PREFIX; the folder goes at the end.
+
+    Raises:
+        UsageRefused: it is no such address.
+        StorageFailed: S3 refuses, or cannot be reached.
+    """
+    address = urlsplit(place)
+    # With the slash: `run` alone is also the beginning of `run-2/`.
+    prefix = address.path.strip("/") + "/" if address.path.strip("/") else ""
+    if not address.netloc:
+        raise UsageRefused(f"{place} names no bucket", fix="s3://BUCKET/PREFIX")
+    with tempfile.TemporaryDirectory(prefix="stoker-s3-") as folder:
+        client = make_session().client("s3")
+        try:
+            yield BucketPlace(Path(folder), client, address.netloc, prefix)
+        except aws_errors() as error:
+            raise StorageFailed(
+                f"{place}: {error}", fix="check the address, the credentials and the region"
+            ) from error
+
+
+def make_session(region: str | None = None) -> Any:  # noqa: ANN401 - boto3 publishes no types
+    """A boto3 session.
+
+    Raises:
+        UsageRefused: boto3 is not installed.
+    """
+    return _import("boto3").Session(region_name=region)
+
+
+def aws_errors() -> tuple[type[Exception], ...]:
+    """What boto3 raises when AWS refuses or cannot be reached."""
+    exceptions = _import("botocore.exceptions")
+    return (exceptions.BotoCoreError, exceptions.ClientError)
+
+
+def _import(name: str) -> Any:  # noqa: ANN401 - as above
+    # boto3 is an extra: every other command of the host works without it.
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UsageRefused("boto3 is not installed", fix="pip install 'stoker[host]'") from error

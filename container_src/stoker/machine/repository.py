@@ -1,0 +1,80 @@
+"""The checkout of Stoker that an image is built from: where it is and what git says about it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from stoker.machine.docker import ask
+from stoker.machine.failures import UsageRefused
+
+_DOCKERFILE = Path("docker/Dockerfile")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Revision:
+    """The state of the working tree."""
+
+    commit: str
+    """The full commit id; empty when nothing is committed yet or there is no git."""
+
+    dirty: bool
+    """Whether files differ from that commit."""
+
+    @property
+    def label(self) -> str:
+        """What the image's revision label says."""
+        return (self.commit or "unknown") + ("-dirty" if self.dirty and self.commit else "")
+
+
+def find_repository(asked_for: Path | None) -> Path:
+    """The checkout asked for; else the one we stand in; else the one this module belongs to.
+
+    Raises:
+        UsageRefused: there is none; an installed wheel carries no Dockerfile.
+    """
+    here, own = Path.cwd(), Path(__file__).resolve()
+    folders = [asked_for.resolve()] if asked_for else [here, *here.parents, *own.parents]
+    for folder in folders:
+        if (folder / _DOCKERFILE).is_file():
+            return folder
+    raise UsageRefused(
+        f"no {_DOCKERFILE} in {folders[0]}" + ("" if asked_for else " or above it"),
+        fix="run it inside a checkout of Stoker, or pass one: --context DIR",
+    )
+
+
+def read_revision(repository: Path) -> Revision:
+    """Ask git for the commit and whether the tree is clean; no git is an ordinary answer."""
+    git = ["git", "-C", str(repository)]
+    head = ask([*git, "rev-parse", "--verify", "HEAD"])
+    status = ask([*git, "status", "--porcelain"])
+    return Revision(
+        commit=head.tail if head.code == 0 else "",
+        dirty=status.code != 0 or bool(status.tail),
+    )
+
+
+def read_source_url(repository: Path) -> str:
+    """The address of `origin` without any credentials in it; empty when there is none."""
+    origin = ask(["git", "-C", str(repository), "remote", "get-url", "origin"])
+    parts = urlsplit(origin.tail) if origin.code == 0 else None
+    if parts is None or parts.scheme not in {"http", "https"}:
+        return ""
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+
+
+def read_torch_version(repository: Path, flavor: str) -> str:
+    """torch's version in the lock of a flavour, without a label such as `+cpu`.
+
+    Raises:
+        UsageRefused: the lock is missing or does not hold torch.
+    """
+    lock = repository / "docker" / f"{flavor}.lock"
+    text = lock.read_text() if lock.is_file() else ""
+    found = re.search(r"^torch==([0-9.]+)", text, flags=re.MULTILINE)
+    if found is None:
+        raise UsageRefused(f"docker/{flavor}.lock does not hold torch", fix="run `make lock`")
+    return found[1]

@@ -1,0 +1,280 @@
+"""The operations of CloudWatch Logs that SDKs, the AWS CLI and `stoker logs` call."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any
+
+from stoker.platform.data.log_streams import (
+    Event,
+    LogStreams,
+    Stream,
+    offset_at,
+    offset_before,
+    read_events,
+    size_of,
+)
+from stoker.platform.model import faults
+from stoker.platform.model.root import ACCOUNT, REGION
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+_GROUP_ARN = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{GROUP}"
+_MOST_EVENTS = 10_000
+_MOST_BYTES = 1024 * 1024
+_MOST_STREAMS = 50
+
+Params = Mapping[str, Any]
+Answer = dict[str, Any]
+
+
+class LogOperations:
+    """Answers calls from the streams on disk."""
+
+    def __init__(self, streams: LogStreams) -> None:
+        self._streams = streams
+        self._calls: Mapping[str, Callable[[Params], Answer]] = {
+            "DescribeLogGroups": self._describe_groups,
+            "DescribeLogStreams": self._describe_streams,
+            "FilterLogEvents": self._filter_events,
+            "GetLogEvents": self._get_events,
+        }
+
+    def call(self, operation: str, params: Params) -> Answer:
+        """Answer one call.
+
+        Raises:
+            ApiFault: an unknown group, stream, token or operation.
+        """
+        known = self._calls.get(operation)
+        if known is None:
+            raise faults.unknown_operation(
+                f"logs:{operation} is not emulated by the local platform. It has:"
+                f" {', '.join(self._calls)}."
+            )
+        return known(params)
+
+    def _describe_groups(self, params: Params) -> Answer:
+        part = params.get("logGroupNamePattern", "")
+        if not GROUP.startswith(params.get("logGroupNamePrefix", "")) or part not in GROUP:
+            return {"logGroups": []}
+        group = {"logGroupName": GROUP, "arn": f"{_GROUP_ARN}:*", "logGroupArn": _GROUP_ARN}
+        return {"logGroups": [{**group, "creationTime": 0, "storedBytes": 0}]}
+
+    def _describe_streams(self, params: Params) -> Answer:
+        _require_group(params)
+        streams = self._with_prefix(params.get("logStreamNamePrefix", ""))
+        if params.get("orderBy") == "LastEventTime":
+            streams.sort(key=lambda stream: stream.file.stat().st_mtime)
+        if params.get("descending", False):
+            streams.reverse()
+        start = _number(params.get("nextToken"), "")
+        stop = start + params.get("limit", _MOST_STREAMS)
+        answer: Answer = {"logStreams": [_described(stream) for stream in streams[start:stop]]}
+        if stop < len(streams):
+            answer["nextToken"] = str(stop)
+        return answer
+
+    def _get_events(self, params: Params) -> Answer:
+        _require_group(params)
+        stream = self._require_stream(params["logStreamName"])
+        limit = params.get("limit", _MOST_EVENTS)
+        start, end = _window(stream, params)
+        place, backward = _place(params, start, end)
+        if backward:
+            place = min(max(place, start), end)
+            first = max(
+                start, offset_before(stream, place, events=limit, bytes_at_most=_MOST_BYTES)
+            )
+            events = _page(_until(read_events(stream, first), place), limit)
+        else:
+            first = max(place, start)
+            events = _page(_until(read_events(stream, first), end), limit)
+        last = events[-1].end if events else first
+        return {
+            "events": [_event(event) for event in events],
+            "nextForwardToken": f"f/{last}",
+            "nextBackwardToken": f"b/{first}",
+        }
+
+    def _filter_events(self, params: Params) -> Answer:
+        _require_group(params)
+        matches = make_matcher(params.get("filterPattern", ""))
+        places = _read_places(params.get("nextToken"))
+        sources = []
+        for stream in self._chosen(params):
+            start, end = _window(stream, params)
+            start = max(start, places.get(stream.name, 0))
+            sources.append(_named(stream, _until(read_events(stream, start), end)))
+        found: list[Answer] = []
+        size, limit = 0, params.get("limit", _MOST_EVENTS)
+        for name, event in heapq.merge(*sources, key=lambda item: item[1].time_ms):
+            if len(found) >= limit or size >= _MOST_BYTES:
+                return {"events": found, "nextToken": _write_places(places)}
+            places[name] = event.end
+            if matches(event.text):
+                found.append(_filtered(name, event))
+                size += len(event.text)
+        return {"events": found, "searchedLogStreams": []}
+
+    def _chosen(self, params: Params) -> list[Stream]:
+        names = params.get("logStreamNames")
+        if names is None:
+            return self._with_prefix(params.get("logStreamNamePrefix", ""))
+        if "logStreamNamePrefix" in params:
+            raise faults.log_parameter(
+                "logStreamNames and logStreamNamePrefix can't be used together."
+            )
+        return [self._require_stream(name) for name in names]
+
+    def _with_prefix(self, prefix: str) -> list[Stream]:
+        job, slash, _ = prefix.partition("/")
+        jobs = [job] if slash else [j for j in self._streams.jobs() if j.startswith(prefix)]
+        every = chain.from_iterable(self._streams.streams(job) for job in jobs)
+        return [stream for stream in every if stream.name.startswith(prefix)]
+
+    def _require_stream(self, name: str) -> Stream:
+        for stream in self._streams.streams(name.partition("/")[0]):
+            if stream.name == name:
+                return stream
+        raise faults.log_not_found("The specified log stream does not exist.")
+
+
+def _require_group(params: Params) -> None:
+    group = params.get("logGroupName") or params.get("logGroupIdentifier")
+    if group not in (GROUP, _GROUP_ARN):
+        raise faults.log_not_found("The specified log group does not exist.")
+
+
+def _window(stream: Stream, params: Params) -> tuple[int, int]:
+    """The offsets between which the asked times lie; the end is not included."""
+    start = offset_at(stream, params["startTime"]) if params.get("startTime") else 0
+    end = offset_at(stream, params["endTime"]) if "endTime" in params else size_of(stream)
+    return start, end
+
+
+def _place(params: Params, start: int, end: int) -> tuple[int, bool]:
+    """Where to read, and whether backwards from there."""
+    token = params.get("nextToken")
+    if token is None:
+        return (start, False) if params.get("startFromHead") else (end, True)
+    if token.startswith("b/"):
+        return _number(token, "b/"), True
+    return _number(token, "f/"), False
+
+
+def _until(events: Iterable[Event], end: int) -> Iterator[Event]:
+    for event in events:
+        if event.end > end:
+            return
+        yield event
+
+
+def _page(events: Iterator[Event], limit: int) -> list[Event]:
+    """As many events as one answer may hold, at least one."""
+    page: list[Event] = []
+    size = 0
+    for event in islice(events, limit):
+        size += len(event.text)
+        if page and size > _MOST_BYTES:
+            break
+        page.append(event)
+    return page
+
+
+def _named(stream: Stream, events: Iterable[Event]) -> Iterator[tuple[str, Event]]:
+    return ((stream.name, event) for event in events)
+
+
+def _described(stream: Stream) -> Answer:
+    described: Answer = {
+        "logStreamName": stream.name,
+        "creationTime": stream.created_ms,
+        "arn": f"{_GROUP_ARN}:log-stream:{stream.name}",
+        "storedBytes": 0,
+    }
+    end = size_of(stream)
+    if end:
+        first = next(read_events(stream))
+        last_at = offset_before(stream, end, events=1, bytes_at_most=_MOST_BYTES)
+        last = next(read_events(stream, last_at))
+        described["firstEventTimestamp"] = first.time_ms
+        described["lastEventTimestamp"] = described["lastIngestionTime"] = last.time_ms
+    return described
+
+
+def _event(event: Event) -> Answer:
+    return {"timestamp": event.time_ms, "message": event.text, "ingestionTime": event.time_ms}
+
+
+def _filtered(stream: str, event: Event) -> Answer:
+    # Unique and rising within a stream, as `aws logs tail` needs to tell events apart.
+    return {**_event(event), "logStreamName": stream, "eventId": f"{stream}/{event.end}"}
+
+
+def _number(token: str | None, prefix: str) -> int:
+    if token is None:
+        return 0
+    if not re.fullmatch(rf"{prefix}\d{{1,18}}", token):
+        raise faults.log_parameter("The specified nextToken is invalid.")
+    return int(token.removeprefix(prefix))
+
+
+def _write_places(places: Mapping[str, int]) -> str:
+    return urlsafe_b64encode(json.dumps(places).encode()).decode()
+
+
+def _read_places(token: str | None) -> dict[str, int]:
+    if token is None:
+        return {}
+    try:
+        places = json.loads(urlsafe_b64decode(token.encode()))
+        return {str(name): int(place) for name, place in places.items()}
+    except (ValueError, AttributeError, TypeError) as error:
+        raise faults.log_parameter("The specified nextToken is invalid.") from error
+
+
+_TERM = re.compile(r'\s*([-?]?)(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))')
+
+Matches = Callable[[str], bool]
+
+
+def make_matcher(pattern: str) -> Matches:
+    """A test for one event's text.
+
+    Raises:
+        ApiFault: a JSON or column pattern, or one that cannot be read.
+    """
+    text = pattern.strip()
+    if text.startswith(("{", "[", "%")):
+        raise faults.log_parameter(
+            'The local platform filters by words and "phrases" only, not by JSON, columns or'
+            f" regular expressions: {pattern}"
+        )
+    every, none, either = _terms(text)
+
+    def matches(line: str) -> bool:
+        return (
+            all(term in line for term in every)
+            and not any(term in line for term in none)
+            and (not either or any(term in line for term in either))
+        )
+
+    return matches
+
+
+def _terms(text: str) -> tuple[list[str], list[str], list[str]]:
+    kinds: dict[str, list[str]] = {"": [], "-": [], "?": []}
+    position = 0
+    while position < len(text):
+        term = _TERM.match(text, position)
+        if term is None:
+            raise faults.log_parameter(f"Invalid filter pattern: {text}")
+        position = term.end()
+        quoted = term[2]
+        kinds[term[1]].append(re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else term[3])
+    return kinds[""], kinds["-"], kinds["?"]

@@ -1,0 +1,64 @@
+"""What the rules of a job have found, in S3: a file for each rule, as the service has a folder.
+
+<OutputDataConfig.S3OutputPath>/<job>/rule-output/<rule>/findings.jsonl
+<OutputDataConfig.S3OutputPath>/<job>/rule-output/report.html
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from stoker.platform.data.confined import Parts, read_start
+from stoker.platform.data.storage import Storage, parse_uri
+from stoker.platform.model.request import TrainingRequest
+
+_FINDINGS: Parts = ("output", "data", "stoker", "findings.jsonl")
+_REPORT: Parts = ("output", "data", "stoker", "report.html")
+_MOST_BYTES = 64 << 20
+
+
+def upload_findings(
+    request: TrainingRequest, leader_dir: Path, storage: Storage, *, attempt: int
+) -> None:
+    """Upload what one attempt has found; done again, it gives the same.
+
+    Args:
+        request: the job.
+        leader_dir: what was the leader's /opt/ml.
+        storage: S3.
+        attempt: from 1 on; a later one gets files of its own, for its disk was a fresh one.
+
+    Raises:
+        UploadFailed: S3 does not take it.
+    """
+    findings = sort_findings(read_start(leader_dir, _FINDINGS, _MOST_BYTES).splitlines())
+    suffix = "" if attempt == 1 else f"-{attempt}"
+    for rule in request.debug_rules:
+        if lines := findings.get(rule.name):
+            place = parse_uri(rule.output_uri).join(rule.name, f"findings{suffix}.jsonl")
+            storage.upload(io.BytesIO(b"".join(lines)), place, patient=True)
+    # Also of rules that the platform was not told of: those of STOKER_RULES or stoker.toml.
+    if page := read_start(leader_dir, _REPORT, _MOST_BYTES):
+        place = parse_uri(report_uri(request.output_uri, request.name))
+        storage.upload(io.BytesIO(page), place, patient=True)
+
+
+def report_uri(output_uri: str, job: str) -> str:
+    """Where the page of a job's rules lies, if it has one: that of its last attempt."""
+    return f"{output_uri}/{job}/rule-output/report.html"
+
+
+def sort_findings(lines: Iterable[bytes]) -> dict[str, list[bytes]]:
+    """Rule → its lines; one that is no finding (cut off in mid-write) is left out."""
+    found: dict[str, list[bytes]] = {}
+    for line in lines:
+        try:
+            rule = json.loads(line)["rule"]
+        except (ValueError, RecursionError, TypeError, KeyError):
+            continue
+        if isinstance(rule, str):
+            found.setdefault(rule, []).append(line + b"\n")
+    return found

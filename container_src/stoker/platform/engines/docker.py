@@ -1,0 +1,276 @@
+"""The engine of choice: each host of a job is a container."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from stoker.machine.docker import Finished
+from stoker.machine.failures import ImageMissing
+from stoker.platform.engines.container import (
+    LIST_FORMAT,
+    ROOT_LABEL,
+    environment_file,
+    make_create_arguments,
+    read_listed,
+)
+from stoker.platform.engines.docker_cli import Client, DockerCli, read_frames
+from stoker.platform.engines.docker_networks import DockerNetworks
+from stoker.platform.engines.engine import (
+    EngineFailed,
+    EngineLost,
+    Exit,
+    Launch,
+    Network,
+    Running,
+    root_id,
+)
+from stoker.platform.model.root import Root
+
+_PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
+_REMOVE_SECONDS = 60.0
+_CHOWN_SECONDS = 600.0
+_ENDED = ("exited", "dead")
+_NO_MORE = ("no such container", "no such object", "is not running")
+
+
+class DockerEngine:
+    """Drives Docker by its client."""
+
+    name: Literal["docker"] = "docker"
+
+    def __init__(
+        self,
+        root: Root,
+        *,
+        client: Sequence[str],
+        reason: str,
+        patience_seconds: float = _PATIENCE_SECONDS,
+    ) -> None:
+        """Args: client: the program, with options such as --host if need be."""
+        self.reason = reason
+        self._root = root
+        self._id = root_id(root.folder)
+        self._cli = DockerCli(client, patience_seconds=patience_seconds)
+        self._networks = DockerNetworks(self._cli, self._id)
+        self._waiting: dict[str, Client] = {}
+        self._shaken: set[str] = set()
+        self._lock = threading.Lock()
+
+    def require_image(self, image: str) -> None:
+        """Only what is on this machine is used: nothing is ever pulled."""
+        answer = self._cli.ask("image", "inspect", "--format", "{{.Id}}", "--", image)
+        if answer.code != 0:
+            raise ImageMissing(
+                f"Docker has no image {image}: {answer.tail}",
+                fix=f"stoker build makes stoker:cpu and stoker:cuda; else docker pull {image}",
+            )
+
+    def s3_host(self) -> str:
+        """The gateway of Docker's own bridge: containers of every network reach it."""
+        return self._networks.gateway()
+
+    def make_network(self, job: str, hosts: Sequence[str], *, isolated: bool) -> Network:
+        """A bridge for several hosts; a single one needs none, or must have none."""
+        if len(hosts) == 1:
+            return Network(name="none" if isolated else "bridge", addresses={})
+        return self._networks.make(job, hosts, internal=isolated)
+
+    def remove_network(self, job: str) -> None:
+        """Waits for the last container to leave it."""
+        self._networks.remove(job)
+
+    def start(self, launch: Launch) -> None:
+        """Creates and starts the container; one of that name is taken as it is."""
+        container = self._container(launch.name)
+        with environment_file(launch) as file:
+            arguments = make_create_arguments(
+                launch, container=container, root_id=self._id, gpus=self._has_gpus, env_file=file
+            )
+            created = self._cli.ask("create", *arguments)
+        exists = "is already in use" in created.tail
+        if created.code != 0 and not exists:
+            raise self._failed(launch, created)
+        if exists and self._state(container).get("Status") != "created":
+            return
+        started = self._cli.ask("start", container)
+        if started.code != 0:
+            self.remove(launch.name)
+            raise self._failed(launch, started)
+
+    def wait(self, name: str, timeout_seconds: float) -> Exit | None:
+        """Waits by `docker wait`; what the container's state says counts."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            state = self._try_state(self._container(name))
+            if state is not None and state["Status"] in _ENDED:
+                return self._exit(name, state)
+            left_seconds = deadline - time.monotonic()
+            if left_seconds <= 0:
+                return None
+            if state is None:
+                self._shaken.add(name)
+                time.sleep(min(_PAUSE_SECONDS, left_seconds))
+                continue
+            client = self._waiter(name)
+            if not client.ends_within(left_seconds):
+                return None
+            if client.has_failed():  # it lost the engine, perhaps for a moment only
+                self._shaken.add(name)
+            self._stop_waiting(name)
+
+    def signal(self, name: str, number: int) -> None:
+        """To the container's first process; if that is killed, the kernel ends the others."""
+        answer = self._cli.ask("kill", "--signal", str(number), self._container(name))
+        if answer.code != 0 and not _is_no_more(answer):
+            raise EngineFailed(f"{name} cannot be signalled: {answer.tail}", fix="try again")
+
+    def read_log(self, name: str, start_byte: int) -> Iterator[bytes]:
+        """Follows; then reads once more, as engine 20.10 may keep back the last of it."""
+        container, position = self._container(name), start_byte
+        while True:
+            state = self._try_state(container)
+            if state is None:
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            over = not state["Running"]
+            try:
+                for chunk in read_frames(
+                    self._cli, container, follow=not over, skip_bytes=position
+                ):
+                    position += len(chunk)
+                    yield chunk
+            except ConnectionError:
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            if over:
+                return
+
+    def remove(self, name: str) -> None:
+        """By force, with the volumes the image may have declared."""
+        container, deadline = self._container(name), time.monotonic() + _REMOVE_SECONDS
+        while True:
+            answer = self._cli.ask("rm", "--force", "--volumes", container)
+            if answer.code == 0 or _is_no_more(answer):
+                break
+            if time.monotonic() > deadline:
+                raise EngineFailed(
+                    f"{container} cannot be removed: {answer.tail}",
+                    fix=f"docker rm --force {container}",
+                )
+            time.sleep(_PAUSE_SECONDS)  # such as: its removal is in progress already
+        self._stop_waiting(name)
+        self._shaken.discard(name)
+
+    def list_runs(self) -> list[Running]:
+        """By label, so that names are free."""
+        answer = self._cli.ask(
+            *("ps", "--all", "--no-trunc", "--filter", f"label={ROOT_LABEL}={self._id}"),
+            *("--format", LIST_FORMAT),
+        )
+        if answer.code != 0:
+            raise EngineFailed(f"containers cannot be listed: {answer.tail}", fix="try again")
+        return sorted(map(read_listed, answer.tail.splitlines()), key=lambda run: run.name)
+
+    def take_ownership(self, folder: Path, image: str) -> None:
+        """By a short container of the same image: only root may give files away."""
+        if os.getuid() == 0:
+            return
+        owner = f"{os.getuid()}:{os.getgid()}"
+        answer = self._cli.ask(
+            *("run", "--rm", "--pull", "never", "--network", "none", "--user", "0"),
+            *("--label", f"{ROOT_LABEL}.helper={self._id}", "--entrypoint", "chown"),
+            *("--volume", f"{folder.absolute()}:/folder", image),
+            *("--no-dereference", "--recursive", owner, "/folder"),
+            timeout_seconds=_CHOWN_SECONDS,
+        )
+        if answer.code != 0:
+            raise EngineFailed(
+                f"some files of {folder} belong to root: {answer.tail}",
+                fix=f"sudo chown -R {owner} {folder}",
+            )
+
+    def adapt_config_files(self, host_dir: Path) -> None:
+        """A container sees /opt/ml itself."""
+
+    def sweep(self) -> None:
+        """Containers first: a network goes only when it is empty."""
+        for run in self.list_runs():
+            if not self._root.job_dir(run.job).exists():
+                self.remove(run.name)
+        for job in self._networks.jobs():
+            if not self._root.job_dir(job).exists():
+                self._networks.remove(job)
+
+    def close(self) -> None:
+        """Ends the clients that wait; containers need no client."""
+        self._cli.close()
+
+    def _container(self, name: str) -> str:
+        return f"{name}-{self._id}"  # two roots may have jobs of one name
+
+    def _waiter(self, name: str) -> Client:
+        with self._lock:
+            if name not in self._waiting:
+                self._waiting[name] = self._cli.start("wait", self._container(name))
+            return self._waiting[name]
+
+    def _stop_waiting(self, name: str) -> None:
+        with self._lock:
+            client = self._waiting.pop(name, None)
+        if client is not None:
+            client.close()
+
+    def _exit(self, name: str, state: Mapping[str, Any]) -> Exit:
+        self._stop_waiting(name)
+        if name in self._shaken and state["ExitCode"] != 0:
+            raise EngineLost(
+                f"the Docker engine went away while {name} ran, which then ended with code "
+                f"{state['ExitCode']}",
+                fix='let the job run again; "live-restore": true in /etc/docker/daemon.json keeps'
+                " containers over a restart of the engine",
+            )
+        return Exit(code=state["ExitCode"], oom_killed=state["OOMKilled"], error=state["Error"])
+
+    def _state(self, container: str) -> Mapping[str, Any]:
+        while (state := self._try_state(container)) is None:
+            time.sleep(_PAUSE_SECONDS)
+        return state
+
+    def _try_state(self, container: str) -> Mapping[str, Any] | None:
+        """None if the engine does not answer now."""
+        answer = self._cli.try_to_ask(
+            "container", "inspect", "--format", "{{json .State}}", container
+        )
+        if answer is None:
+            return None
+        if answer.code != 0:
+            raise EngineLost(
+                f"the container {container} is gone: {answer.tail}",
+                fix="let the job run again, and leave its containers to Stoker",
+            )
+        state: Mapping[str, Any] = json.loads(answer.tail)
+        return state
+
+    def _failed(self, launch: Launch, answer: Finished) -> EngineFailed:
+        words = answer.tail.removeprefix("Error response from daemon: ").partition("\nError: ")[0]
+        return EngineFailed(
+            f"{launch.host} cannot start: {words}",
+            fix=f"try it by hand: docker run --rm -it --entrypoint sh {launch.image}",
+        )
+
+    @cached_property
+    def _has_gpus(self) -> bool:
+        answer = self._cli.ask("info", "--format", "{{json .Runtimes}}")
+        return answer.code == 0 and "nvidia" in json.loads(answer.tail)
+
+
+def _is_no_more(answer: Finished) -> bool:
+    return any(words in answer.tail.lower() for words in _NO_MORE)

@@ -1,0 +1,170 @@
+"""What a job asks of an engine, and the values that pass between them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from stoker.errors import HostError
+from stoker.platform.model.mount import Mount
+
+EngineName = Literal["docker", "process"]
+DEFAULT_SHM_BYTES = 2 * 1024**3
+"""Docker's own default of 64 MB is too small for DataLoader workers."""
+
+
+class EngineFailed(HostError):
+    """The engine refused; the text holds its own words."""
+
+
+class EngineLost(HostError):
+    """The engine stopped answering, or what it ran is gone: nobody knows how the run ended."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Network:
+    """How the hosts of one job reach each other."""
+
+    name: str
+    """The engine's name for it."""
+    addresses: Mapping[str, str]
+    """Host → address; empty for a single host."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """One run of one host."""
+
+    name: str
+    """Unique within the root, such as `<job>-<host>-<attempt>`."""
+    job: str
+    host: str
+    attempt: int
+    image: str
+    entrypoint: tuple[str, ...] | None = None
+    """ContainerEntrypoint; None leaves the image's own."""
+    arguments: tuple[str, ...] = ()
+    """ContainerArguments; none and no entrypoint means `train`."""
+    environment: Mapping[str, str]
+    mounts: tuple[Mount, ...] = ()
+    host_dir: Path
+    """Becomes /opt/ml."""
+    network: Network | None = None
+    address: str | None = None
+    peers: Mapping[str, str] = field(default_factory=dict)
+    """All hosts of the job → address, this one included or not."""
+    isolated: bool = False
+    shm_bytes: int = DEFAULT_SHM_BYTES
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What follows the image's name; `train` where the request says nothing."""
+        return self.arguments or (() if self.entrypoint else ("train",))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exit:
+    """How a run ended."""
+
+    code: int
+    """Its own, or 128 + the signal that ended it."""
+    oom_killed: bool = False
+    """The kernel ended it for want of memory. Only Docker can tell."""
+    error: str = ""
+    """The engine's words, if it had any."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Running:
+    """A run the engine knows of, ended ones included."""
+
+    name: str
+    job: str
+    host: str
+    attempt: int
+
+
+class Engine(Protocol):
+    """Starts runs, tells how they go on, and leaves nothing behind. Safe to use from threads.
+
+    Nothing is kept in memory that matters: an engine made anew on the same root finds all runs.
+    """
+
+    @property
+    def name(self) -> EngineName:
+        """Which one this is."""
+
+    @property
+    def reason(self) -> str:
+        """Why it was chosen, for the user."""
+
+    def require_image(self, image: str) -> None:
+        """Raises ImageMissing unless a run of the image can be started."""
+
+    def s3_host(self) -> str:
+        """The address of this machine under which a run reaches the S3 server."""
+
+    def make_network(self, job: str, hosts: Sequence[str], *, isolated: bool) -> Network:
+        """Makes the network of a job, or finds the one made before.
+
+        Raises:
+            EngineFailed: this machine cannot have one.
+        """
+
+    def remove_network(self, job: str) -> None:
+        """Removes it; a job without one is no error."""
+
+    def start(self, launch: Launch) -> None:
+        """Starts a run. One that was started before is left as it is.
+
+        Raises:
+            EngineFailed: it cannot start; nothing is left of it.
+        """
+
+    def wait(self, name: str, timeout_seconds: float) -> Exit | None:
+        """How a run ended; None if it is still going on when the time has passed.
+
+        Raises:
+            EngineLost: the run is gone, or the engine has not answered for too long.
+        """
+
+    def signal(self, name: str, number: int) -> None:
+        """Signals a run's first process; SIGKILL ends all of them. One that ended is no error."""
+
+    def read_log(self, name: str, start_byte: int) -> Iterator[bytes]:
+        """What a run writes, from a byte on, every byte once and in order, until its end.
+
+        Raises:
+            EngineLost: the run is gone, or the engine has not answered for too long.
+        """
+
+    def remove(self, name: str) -> None:
+        """Ends a run if need be and removes all traces of it; an unknown one is no error."""
+
+    def list_runs(self) -> list[Running]:
+        """Every run of this root that was not removed, ended ones too."""
+
+    def take_ownership(self, folder: Path, image: str) -> None:
+        """Gives the user what a run wrote as root."""
+
+    def adapt_config_files(self, host_dir: Path) -> None:
+        """Makes config files that were written anew name the paths a running host sees."""
+
+    def sweep(self) -> None:
+        """Removes runs and networks of this root whose job has no folder any more."""
+
+    def close(self) -> None:
+        """Lets go of helper processes of this engine. Runs go on."""
+
+
+def root_id(folder: Path) -> str:
+    """A short name for a root: what is labelled with it belongs to that root alone."""
+    return hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+
+
+def in_opt_ml(target: str) -> str | None:
+    """The path below /opt/ml, or None if it is not below it."""
+    return target.removeprefix("/opt/ml/") if target.startswith("/opt/ml/") else None

@@ -1,0 +1,341 @@
+"""One run of all hosts: started, watched, told to end, drained."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from stoker.errors import HostError
+from stoker.platform.data.confined import make_readable
+from stoker.platform.data.failures import UploadFailed
+from stoker.platform.data.rule_output import upload_findings
+from stoker.platform.data.sync import FolderSync
+from stoker.platform.engines.engine import Engine, EngineLost, Exit
+from stoker.platform.jobs.changes import change_attempt
+from stoker.platform.jobs.context import JobContext, say_once
+from stoker.platform.jobs.control import Breakpoints, JobControl, ServerClosing, next_deadline
+from stoker.platform.jobs.hosts import (
+    PipeChannels,
+    list_synced_folders,
+    make_launch,
+    make_sync,
+    run_name,
+)
+from stoker.platform.jobs.log_pump import LogPump
+from stoker.platform.jobs.rule_watch import LOOK_SECONDS, RuleWatch
+from stoker.platform.jobs.spot import SpotSchedule
+from stoker.platform.jobs.state import Cause, HostExit, JobRecord
+from stoker.platform.model.mount import Mount
+from stoker.platform.model.request import TrainingRequest
+
+_UPLOADED = ("checkpoints", "model", "output")
+"""Folders of /opt/ml that are read once the job is over."""
+
+_FLUSH_SECONDS = 120.0
+_DRAIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttemptRun:
+    """The newest attempt of a job, to be run to its end."""
+
+    context: JobContext
+    control: JobControl
+    request: TrainingRequest
+    schedule: SpotSchedule
+    grace_seconds: float
+    breakpoints: Breakpoints
+
+    def run(self) -> dict[str, HostExit]:
+        """Start or adopt all hosts and follow them to their end; returns how each ended.
+
+        Raises:
+            EngineFailed: a host cannot start.
+            EngineLost: what ran is gone.
+            ServerClosing: the server ends; the hosts go on.
+        """
+        record = self.control.read()
+        with ExitStack() as ending:
+            pipe_channels = PipeChannels(self.request, self.context, self.control.wake)
+            ending.callback(pipe_channels.stop)
+            pipe_channels.start(self._hosts_there(record))
+            self._launch(record)
+            syncs = [
+                make_sync(self.context.root, self.request, host, kept, self.context.storage)
+                for host in self.request.hosts
+                for kept in list_synced_folders(self.request)
+            ]
+            for sync in syncs:
+                ending.callback(sync.flush_and_stop, 0.0)
+                sync.start()
+            pumps = self._start_pumps(record)
+            rules = RuleWatch(self._leader_dir, self.control)
+            try:
+                exits = self._follow(pipe_channels, rules)
+                self.breakpoints.at(self.request.name, "drain")
+                self._drain(pumps)
+            except ServerClosing:
+                raise
+            except Exception:
+                self._abandon(record, pumps)
+                raise
+            # What the container's root wrote must be ours before it can be read and uploaded.
+            folder = self.context.root.job_dir(self.request.name)
+            self.context.engine.take_ownership(folder, self.request.image)
+            self._make_readable()
+            rules.look()
+            self._flush(syncs, exits)
+            self._upload_findings(record)
+            pipe_channels.require_whole()
+        return exits
+
+    @property
+    def _leader_dir(self) -> Path:
+        return self.context.root.host_dir(self.request.name, self.request.hosts[0])
+
+    def _make_readable(self) -> None:
+        for host in self.request.hosts:
+            for part in _UPLOADED:
+                make_readable(self.context.root.host_dir(self.request.name, host), (part,))
+
+    def _launch(self, record: JobRecord) -> None:
+        engine = self.context.engine
+        network = engine.make_network(
+            self.request.name, self.request.hosts, isolated=self.request.isolated
+        )
+        if record.attempt.launched:
+            self._require_all_there(record)
+            return
+        for host in self.request.hosts:
+            engine.start(
+                make_launch(
+                    self.request,
+                    host,
+                    attempt=record.attempt.number,
+                    context=self.context,
+                    network=network,
+                    mounts=_mounts(record, host),
+                )
+            )
+            self.breakpoints.at(self.request.name, "launching")
+        self.control.change(lambda r, now: change_attempt(r, now, launched=True))
+
+    def _require_all_there(self, record: JobRecord) -> None:
+        gone = sorted(set(self.request.hosts) - self._hosts_there(record))
+        if gone:
+            raise EngineLost(
+                f"the run of {', '.join(gone)} vanished while no server was there to watch it",
+                fix="submit the job again; with RetryStrategy this happens by itself",
+            )
+
+    def _hosts_there(self, record: JobRecord) -> set[str]:
+        """The hosts of this attempt that an earlier server started."""
+        return {
+            running.host
+            for running in self.context.engine.list_runs()
+            if (running.job, running.attempt) == (self.request.name, record.attempt.number)
+        }
+
+    def _start_pumps(self, record: JobRecord) -> list[LogPump]:
+        pumps = [
+            LogPump(
+                self.context.engine,
+                self.context.streams,
+                name=self._name(record, host),
+                job=self.request.name,
+                host=host,
+                before=record.attempt.lines_before.get(host, 0),
+            )
+            for host in self.request.hosts
+        ]
+        for pump in pumps:
+            pump.start()
+        return pumps
+
+    def _follow(self, pipe_channels: PipeChannels, rules: RuleWatch) -> dict[str, HostExit]:
+        record = self.control.read()
+        names = {host: self._name(record, host) for host in self.request.hosts}
+        watch = HostWatch(self.context.engine, self.control, names)
+        while not watch.over():
+            self.control.require_server()
+            watch.raise_losses()
+            # A pipe that failed would leave the script waiting for its next FIFO.
+            pipe_channels.require_whole()
+            rules.look()
+            record = self.control.read()
+            cause = record.attempt.cause or self._cause(record, watch)
+            if cause and record.attempt.signalled is None:
+                record = self._tell(record, cause, watch, rules)
+            self._kill_late(record, watch)
+            self.control.wait(self._next_moment(record, watch))
+        return watch.exits
+
+    def _cause(self, record: JobRecord, watch: HostWatch) -> Cause:
+        """Why the hosts must end now; empty if they may go on."""
+        told = self.control.told_to_end(record, self.request)
+        if told:
+            return told
+        if any(exit_.code != 0 for exit_ in watch.exits.values()):
+            return "host_failed"
+        interruption = self.schedule.interruption_at(record)
+        return "interrupted" if interruption and interruption <= time.time() else ""
+
+    def _tell(
+        self, record: JobRecord, cause: Cause, watch: HostWatch, rules: RuleWatch
+    ) -> JobRecord:
+        # Recorded, done, recorded: a server that dies in between tells them once more rather
+        # than not at all.
+        self.control.change(lambda r, now: change_attempt(r, now, cause=cause))
+        self.breakpoints.at(self.request.name, f"tell-{cause}")
+        unwarned = cause == "interrupted" and not self.schedule.warning
+        # A leader that carries out its rule's stop is stopping; a second SIGTERM would end it.
+        stop = rules.read_stop()
+        is_stopping = stop is not None and not stop.is_sent_by_platform and not unwarned
+        spared = self.request.hosts[:1] if is_stopping else ()
+        watch.signal(signal.SIGKILL if unwarned else signal.SIGTERM, spared=spared)
+        record = self.control.change(lambda r, now: change_attempt(r, now, signalled=now))
+        self.breakpoints.at(self.request.name, "stopping")
+        return record
+
+    def _kill_late(self, record: JobRecord, watch: HostWatch) -> None:
+        signalled = record.attempt.signalled
+        if signalled is not None and time.time() >= signalled + self.grace_seconds:
+            watch.kill_once()
+
+    def _next_moment(self, record: JobRecord, watch: HostWatch) -> float | None:
+        if watch.killed:
+            return None
+        signalled = record.attempt.signalled
+        deadline = next_deadline(record, self.request)
+        limit = deadline.at if deadline else None
+        interruption = self.schedule.interruption_at(record)
+        told = [limit, interruption] if signalled is None else [signalled + self.grace_seconds]
+        # The rules are looked at to the end: they judge what is left while a job stops.
+        return min([time.time() + LOOK_SECONDS, *(each for each in told if each is not None)])
+
+    def _drain(self, pumps: list[LogPump]) -> None:
+        over = time.monotonic()
+        for pump in pumps:
+            pump.run_is_over.set()
+        for pump in pumps:
+            while pump.is_alive():
+                self.control.require_server()
+                pump.join(0.2)
+                if min(pump.idle_seconds(), time.monotonic() - over) > _DRAIN_SECONDS:
+                    raise EngineLost(
+                        f"the log of {pump.name} did not end with its run",
+                        fix="look at the engine: its log reader hangs",
+                    )
+            if pump.failure is not None:
+                raise pump.failure
+
+    def _abandon(self, record: JobRecord, pumps: list[LogPump]) -> None:
+        """Remove what still runs, so that no pump adds a line to a later attempt's."""
+        for host in self.request.hosts:
+            with suppress(HostError):  # an engine that is gone; cleaning tries again
+                self.context.engine.remove(self._name(record, host))
+        for pump in pumps:
+            pump.run_is_over.set()
+            pump.join(_DRAIN_SECONDS)
+
+    def _flush(self, syncs: list[FolderSync], exits: dict[str, HostExit]) -> None:
+        """Upload what is left of the kept folders; what cannot be is said in the log.
+
+        A job that did all its work fails by it; one that failed or was stopped keeps its reason.
+        """
+        failures: list[UploadFailed] = []
+        for sync in syncs:
+            try:
+                sync.flush_and_stop(_FLUSH_SECONDS)
+            except UploadFailed as failure:
+                failures.append(failure)
+        say_once(self.context.streams, self.request, *(failure.message for failure in failures))
+        worked = all(exit_.code == 0 for exit_ in exits.values())
+        if failures and worked and not self.control.read().attempt.cause:
+            raise failures[0]
+
+    def _upload_findings(self, record: JobRecord) -> None:
+        number = record.attempt.number
+        try:
+            upload_findings(self.request, self._leader_dir, self.context.storage, attempt=number)
+        except UploadFailed as failure:  # they are part of output.tar.gz as well
+            say_once(self.context.streams, self.request, failure.message)
+
+    def _name(self, record: JobRecord, host: str) -> str:
+        return run_name(self.request.name, host, record.attempt.number)
+
+
+def _mounts(record: JobRecord, host: str) -> tuple[Mount, ...]:
+    return tuple(
+        Mount(source=Path(source), target=target, read_only=read_only)
+        for source, target, read_only in record.attempt.mounts.get(host, [])
+    )
+
+
+_WAIT_SECONDS = 5.0
+
+
+class HostWatch:
+    """One thread per host waits for its end and wakes the job's life."""
+
+    def __init__(self, engine: Engine, control: JobControl, names: Mapping[str, str]) -> None:
+        """Begins to wait. Args: names: host → its run."""
+        self._engine = engine
+        self._control = control
+        self._names = names
+        self.exits: dict[str, HostExit] = {}
+        self.killed = False
+        self._losses: list[Exception] = []
+        # A host that ended while no server watched has ended: no deadline is held against it.
+        for host, name in self._names.items():
+            self._note(host, self._engine.wait(name, 0.0))
+        for host in self._names.keys() - self.exits.keys():
+            wait = partial(self._wait, host)
+            threading.Thread(target=wait, name=f"wait-{self._names[host]}", daemon=True).start()
+
+    def over(self) -> bool:
+        """Whether every host has ended."""
+        return len(self.exits) == len(self._names)
+
+    def raise_losses(self) -> None:
+        """Raises what kept a thread from waiting: the run is gone, or the server ends."""
+        if self._losses:
+            raise self._losses[0]
+
+    def signal(self, number: int, *, spared: Collection[str] = ()) -> None:
+        """To every host that has not ended, but for some; to all of them at once.
+
+        Ranks that hear it later than others fail, for their peers have left.
+        """
+        hosts = self._names.keys() - self.exits.keys() - set(spared)
+        names = [self._names[host] for host in hosts]
+        with ThreadPoolExecutor(max(1, len(names))) as pool:
+            list(pool.map(lambda name: self._engine.signal(name, number), names))
+
+    def kill_once(self) -> None:
+        """SIGKILL, unless they got it already."""
+        if not self.killed:
+            self.killed = True
+            self.signal(signal.SIGKILL)
+
+    def _wait(self, host: str) -> None:
+        try:
+            while host not in self.exits:
+                self._control.require_server()
+                self._note(host, self._engine.wait(self._names[host], _WAIT_SECONDS))
+        except Exception as error:  # whatever it is, it must end the attempt, not just a thread
+            self._losses.append(error)
+        self._control.wake.set()
+
+    def _note(self, host: str, exit_: Exit | None) -> None:
+        if exit_ is not None:
+            self.exits[host] = HostExit(
+                code=exit_.code, oom_killed=exit_.oom_killed, error=exit_.error
+            )

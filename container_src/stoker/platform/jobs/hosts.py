@@ -1,0 +1,289 @@
+"""What each host of a job gets: launch, synced folders, input, pipe channels, end markers."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stoker.bus.stop import PLATFORM_VARIABLE
+from stoker.contract.debugger import END_MARKER, carries_rules, split_rules
+from stoker.platform.data.channels import prepare_channels
+from stoker.platform.data.config_files import write_config_files
+from stoker.platform.data.pipes import Pipes
+from stoker.platform.data.storage import S3Uri, Storage, parse_uri
+from stoker.platform.data.sync import FolderSync
+from stoker.platform.engines.engine import EngineLost, Launch, Network, in_opt_ml
+from stoker.platform.jobs.context import JobContext
+from stoker.platform.jobs.describe import make_arn
+from stoker.platform.model.mount import Mount
+from stoker.platform.model.request import TrainingRequest
+from stoker.platform.model.root import REGION, Root
+
+_PIECE_CHARACTERS = 32_768  # a line of Docker's --env-file holds twice as much
+
+
+def run_name(job: str, host: str, attempt: int) -> str:
+    """The engine's name for one run of one host."""
+    return f"{job}-{host}-{attempt}"
+
+
+def make_launch(
+    request: TrainingRequest,
+    host: str,
+    *,
+    attempt: int,
+    context: JobContext,
+    network: Network,
+    mounts: tuple[Mount, ...],
+) -> Launch:
+    """One host of one attempt."""
+    return Launch(
+        name=run_name(request.name, host, attempt),
+        job=request.name,
+        host=host,
+        attempt=attempt,
+        image=request.image,
+        entrypoint=request.entrypoint,
+        arguments=request.arguments or (),
+        environment={
+            **_platform_environment(request, context),
+            **_own_environment(request),
+            **(make_rules_variables(request) if host == request.hosts[0] else {}),
+        },
+        mounts=mounts,
+        host_dir=context.root.host_dir(request.name, host),
+        network=network,
+        address=network.addresses.get(host),
+        peers=network.addresses,
+        isolated=request.isolated,
+    )
+
+
+def make_rules_variables(request: TrainingRequest) -> dict[str, str]:
+    """The rules of a request as the leader's evaluator reads them: the API's shape, as JSON."""
+    if not request.debug_rules:
+        return {}
+    rules = [
+        {"RuleConfigurationName": rule.name, "RuleParameters": dict(rule.parameters)}
+        for rule in request.debug_rules
+    ]
+    return split_rules(json.dumps(rules), limit_characters=_PIECE_CHARACTERS)
+
+
+def _own_environment(request: TrainingRequest) -> dict[str, str]:
+    """What the request sets. Of two lists of rules, the one that is described is evaluated."""
+    if not request.debug_rules:
+        return dict(request.environment)
+    return {k: v for k, v in request.environment.items() if not carries_rules(k)}
+
+
+def _platform_environment(request: TrainingRequest, context: JobContext) -> Mapping[str, str]:
+    job = {
+        "TRAINING_JOB_NAME": request.name,
+        "TRAINING_JOB_ARN": make_arn(request.name),
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        PLATFORM_VARIABLE: "1",
+    }
+    if request.isolated:  # as in the service: no credentials, and nobody to show them to
+        return job
+    return {
+        **job,
+        "AWS_ENDPOINT_URL_S3": f"http://{context.engine.s3_host()}:{context.s3_port}",
+        "AWS_ACCESS_KEY_ID": context.credentials.access_key,
+        "AWS_SECRET_ACCESS_KEY": context.credentials.secret_key,
+        # The S3 server sends the whole object's checksum with a part of it, too.
+        "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SyncedFolder:
+    """A folder that is kept in S3."""
+
+    name: str
+    local_path: str
+    """As the host sees it."""
+
+    uri: str
+    """The prefix its files lie under."""
+
+    checkpoints: bool = False
+    """Copied to the host before it starts; the uploader leaves its marker files."""
+
+
+def list_synced_folders(request: TrainingRequest) -> list[SyncedFolder]:
+    """What the request wants kept; the keys are the service's."""
+    kept = []
+    if (asked := request.checkpoint) is not None:
+        # One prefix for all hosts and all jobs that name it: that is how a job is resumed.
+        kept.append(
+            SyncedFolder(
+                name="checkpoints",
+                local_path=asked.local_path,
+                uri=asked.uri,
+                checkpoints=True,
+            )
+        )
+    for name, folder in (
+        ("tensorboard", request.tensorboard),
+        ("debug", request.debug_hook),
+        ("profiler", request.profiler),
+    ):
+        if folder is not None:
+            uri = f"{folder.uri.rstrip('/')}/{request.name}/{name}-output"
+            kept.append(SyncedFolder(name=name, local_path=folder.local_path, uri=uri))
+    return kept
+
+
+def make_sync(
+    root: Root, request: TrainingRequest, host: str, kept: SyncedFolder, storage: Storage
+) -> FolderSync:
+    """The uploader of one folder of one host."""
+    base, folder = _places(root, request, host, kept)
+    return FolderSync(
+        folder,
+        kept.uri,
+        storage,
+        down=kept.checkpoints,
+        markers=kept.checkpoints,
+        base=base,
+        journal=root.job_dir(request.name) / f"{host}-{kept.name}.journal",
+    )
+
+
+def make_mounts(root: Root, request: TrainingRequest, host: str) -> list[Mount]:
+    """The kept folders that do not lie below /opt/ml; they are made."""
+    mounts = []
+    for kept in list_synced_folders(request):
+        if in_opt_ml(kept.local_path) is None:
+            _, folder = _places(root, request, host, kept)
+            folder.mkdir(parents=True, exist_ok=True)
+            mounts.append(Mount(source=folder, target=kept.local_path))
+    return mounts
+
+
+def _places(
+    root: Root, request: TrainingRequest, host: str, kept: SyncedFolder
+) -> tuple[Path, Path]:
+    """A folder that can be trusted, and the kept one below it, where the job may put links."""
+    below = in_opt_ml(kept.local_path)
+    if below is not None:
+        base = root.host_dir(request.name, host)
+        return base, base / below
+    base = root.job_dir(request.name) / f"{host}-kept"
+    return base, base / kept.name
+
+
+_FOLDERS = ("input/config", "input/data", "model", "output/data", "code")
+
+
+def prepare_hosts(
+    context: JobContext, request: TrainingRequest, cancelled: threading.Event
+) -> dict[str, list[list[Any]]]:
+    """Fill the folders of all hosts; done again, it gives the same.
+
+    Returns:
+        Host → [source, target, read_only] of every mount beside /opt/ml, as the store keeps them.
+
+    Raises:
+        DownloadFailed: something is not there, or the disk is full.
+        TransferCancelled: the event was set.
+    """
+    network = context.engine.make_network(request.name, request.hosts, isolated=request.isolated)
+    mounts = {}
+    remove_end_markers(request, context.storage)
+    for host in request.hosts:
+        folder = context.root.host_dir(request.name, host)
+        for part in _FOLDERS:
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        found = prepare_channels(request, host, context.storage, folder, cancelled=cancelled)
+        write_config_files(request, host, folder, addresses=network.addresses)
+        for kept in list_synced_folders(request):
+            if kept.checkpoints:
+                sync = make_sync(context.root, request, host, kept, context.storage)
+                sync.restore(cancelled=cancelled)
+        mounts[host] = [
+            [str(mount.source), mount.target, mount.read_only]
+            for mount in (*found, *make_mounts(context.root, request, host))
+        ]
+    return mounts
+
+
+class PipeChannels:
+    """Feeds the FIFOs while the hosts run; nothing to do without Pipe channels."""
+
+    def __init__(
+        self, request: TrainingRequest, context: JobContext, wake: threading.Event
+    ) -> None:
+        """Args: wake: set when a pipe ends too early."""
+        self._channels = [c.name for c in request.channels if c.mode == "Pipe"]
+        self._pipes = [
+            Pipes(
+                request,
+                host,
+                context.storage,
+                context.root.host_dir(request.name, host),
+                on_failure=wake.set,
+            )
+            for host in (request.hosts if self._channels else ())
+        ]
+
+    def start(self, adopted: Collection[str]) -> None:
+        """Begin to feed.
+
+        Args:
+            adopted: the hosts that an earlier server started.
+
+        Raises:
+            EngineLost: the hosts run already: what they have read of their pipes nobody knows.
+        """
+        if self._channels and adopted:
+            raise EngineLost(
+                f"the server ended while it fed the Pipe channels {', '.join(self._channels)}: "
+                "the job would have seen only a part of its data",
+                fix="submit the job again; with RetryStrategy this happens by itself",
+            )
+        for pipes in self._pipes:
+            pipes.start()
+
+    def stop(self) -> None:
+        """Remove the FIFOs."""
+        for pipes in self._pipes:
+            pipes.stop()
+
+    def require_whole(self) -> None:
+        """Raises DownloadFailed if a pipe ended too early: the job saw a part of its data."""
+        for pipes in self._pipes:
+            if pipes.failure is not None:
+                raise pipes.failure
+
+
+_MARKED_FOLDERS = {"debug": ("",), "profiler": ("system", "framework")}
+
+
+def put_end_markers(request: TrainingRequest, storage: Storage) -> None:
+    """The job has ended, and all that it saved is in S3."""
+    for place in list_end_markers(request):
+        storage.upload(io.BytesIO(), place, patient=True)
+
+
+def remove_end_markers(request: TrainingRequest, storage: Storage) -> None:
+    """The job begins, or goes on."""
+    for place in list_end_markers(request):
+        storage.delete(place)
+
+
+def list_end_markers(request: TrainingRequest) -> list[S3Uri]:
+    """Where readers look for them; nowhere if the job saves neither tensors nor profiles."""
+    return [
+        parse_uri(kept.uri).join(*filter(None, [folder]), END_MARKER)
+        for kept in list_synced_folders(request)
+        for folder in _MARKED_FOLDERS.get(kept.name, ())
+    ]

@@ -1,0 +1,214 @@
+"""The platform's server: one process that composes root, engine, S3, logs, jobs and the API."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from aiohttp import web
+
+from stoker.machine.docker import find_client, require_engine
+from stoker.machine.environment import read_environment
+from stoker.machine.failures import EngineMissing, UsageRefused
+from stoker.platform.api.app import make_app
+from stoker.platform.api.training_jobs import JobOperations, make_operations
+from stoker.platform.data.log_streams import LogStreams
+from stoker.platform.data.s3_server import LOOPBACK, S3Server
+from stoker.platform.data.storage import Storage
+from stoker.platform.engines.docker import DockerEngine
+from stoker.platform.engines.engine import Engine
+from stoker.platform.engines.process import ProcessEngine
+from stoker.platform.jobs.context import JobContext
+from stoker.platform.model.ports import choose_port, is_free, remember_port
+from stoker.platform.model.root import (
+    Root,
+    ServerInfo,
+    open_root,
+    read_credentials,
+    remove_server_info,
+    take_lock,
+    write_server_info,
+)
+
+_BACKLOG = 512
+_MOST_FILES = 65_536
+_END_SECONDS = 5.0
+_S3_PATIENCE_SECONDS = 60.0
+"""Far longer than the S3 server, if it was killed, needs to be back."""
+
+_ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerSettings:
+    """How a server was started."""
+
+    folder: Path
+    engine: Literal["auto", "docker", "process"]
+    port: int
+    """0: the last one, or any that is free."""
+
+    slots: int
+    """How many jobs run side by side."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Parts:
+    root: Root
+    engine: Engine
+    s3: S3Server
+    operations: JobOperations
+
+
+def serve(settings: ServerSettings) -> None:
+    """Serve until a signal says to end; jobs that run then go on without us.
+
+    Raises:
+        UsageRefused: another server has this root, or another program the port.
+        HostError: a part cannot be started.
+    """
+    _allow_many_connections()
+    root = open_root(settings.folder)
+    with _locked(root):
+        port = _choose_api_port(root, settings.port)
+        with _running_parts(root, settings) as parts:
+            asyncio.run(_answer_requests(parts, port))
+
+
+@contextmanager
+def _locked(root: Root) -> Iterator[None]:
+    lock = take_lock(root)
+    # What a killed server left: nobody is ready yet.
+    remove_server_info(root)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _running_parts(root: Root, settings: ServerSettings) -> Iterator[_Parts]:
+    environment = read_environment()
+    credentials = read_credentials(root)
+    engine = choose_engine(settings.engine, root, environment=environment)
+    with ExitStack() as ending:
+        # Loopback for us and the proxy; the other address only if containers need it.
+        addresses = tuple(dict.fromkeys((LOOPBACK, engine.s3_host())))
+        s3 = S3Server.start(root, addresses)
+        ending.callback(s3.stop)
+        operations = make_operations(
+            JobContext(
+                root=root,
+                engine=engine,
+                storage=Storage(
+                    f"http://{s3.address}", credentials, patience_seconds=_S3_PATIENCE_SECONDS
+                ),
+                streams=LogStreams(root),
+                credentials=credentials,
+                s3_port=s3.port,
+                slots=settings.slots,
+                environment=environment,
+            )
+        )
+        ending.callback(operations.close)
+        operations.start()
+        yield _Parts(root=root, engine=engine, s3=s3, operations=operations)
+
+
+async def _answer_requests(parts: _Parts, port: int) -> None:
+    ended = asyncio.Event()
+    for number in _ENDINGS:
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    app = make_app(
+        credentials=read_credentials(parts.root),
+        operations=parts.operations,
+        s3_address=parts.s3.address,
+    )
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_END_SECONDS)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, LOOPBACK, port, backlog=_BACKLOG).start()
+        _announce(parts, port)
+        await ended.wait()
+    finally:
+        remove_server_info(parts.root)
+        await runner.cleanup()
+
+
+def _announce(parts: _Parts, port: int) -> None:
+    server = ServerInfo(
+        pid=os.getpid(),
+        endpoint=f"http://{LOOPBACK}:{port}",
+        engine=parts.engine.name,
+        reason=parts.engine.reason,
+        s3_port=parts.s3.port,
+        started=time.time(),
+    )
+    remember_port(parts.root, "api", port)
+    write_server_info(parts.root, server)
+    print(f"engine    {server.engine} ({server.reason})", flush=True)
+    print(f"endpoint  {server.endpoint}", flush=True)
+
+
+def _choose_api_port(root: Root, asked: int) -> int:
+    if not asked:
+        return choose_port(root, "api", (LOOPBACK,))
+    if not is_free(asked, (LOOPBACK,)):
+        raise UsageRefused(
+            f"port {asked} of {LOOPBACK} is taken by another program",
+            fix="pass another --port, or 0 for any that is free",
+        )
+    return asked
+
+
+def _allow_many_connections() -> None:
+    """A flood of connections must not use up the files that jobs need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+Asked = Literal["auto", "docker", "process"]
+
+
+def choose_engine(asked: Asked, root: Root, *, environment: Mapping[str, str]) -> Engine:
+    """Docker where it answers; else processes, which `reason` says.
+
+    Args:
+        asked: what the user wants; "auto" leaves the choice.
+        root: whose jobs are run.
+        environment: that of the server; processes inherit PATH, HOME and the like.
+
+    Raises:
+        EngineMissing: Docker was asked for and none answers, or there is no engine at all.
+    """
+    if asked == "process":
+        return _processes(root, environment, reason="as asked")
+    try:
+        client = find_client()
+        version = require_engine(client)
+    except EngineMissing as error:
+        if asked == "docker":
+            raise
+        return _processes(root, environment, reason=f"no container: {error.message}")
+    return DockerEngine(root, client=[client], reason=f"Docker {version} answers")
+
+
+def _processes(root: Root, environment: Mapping[str, str], *, reason: str) -> ProcessEngine:
+    if sys.platform != "linux":
+        raise EngineMissing(
+            f"jobs as processes need Linux, but this is {sys.platform}",
+            fix="install and start Docker, then --engine docker",
+        )
+    return ProcessEngine(root, reason=reason, environment=environment)

@@ -1,0 +1,1 @@
+"""What runs in each user process: autoload, import watch, the job as a script sees it."""

@@ -1,0 +1,152 @@
+"""Woken in every Python process of a worker by stoker_autoload.pth, before the user's first line.
+
+Imports next to nothing at the start: this runs in each process the user's program starts.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from stoker.worker.import_watch import call_after_import
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from stoker.contract.job import Job
+    from stoker.metrics.saved_steps import SavedSteps
+
+_SIGUSR1 = 10  # `import signal` would cost a third of Python's own start
+
+
+def wake() -> None:
+    """Whole lines at once; stacks and traces on request; crashes and curves on file.
+
+    Never raises.
+    """
+    if sys.excepthook is _leave_crash_file:
+        return  # awake: Python reads the .pth files of some virtual environments twice
+    _line_buffer()
+    _dump_stacks_on_request()
+    _trace_on_request()
+    _save_tensors_on_request()
+    # Until a script imports torch's SummaryWriter, this costs a comparison per import.
+    call_after_import("torch.utils.tensorboard.writer", _adopt_summary_writer)
+    sys.excepthook = _leave_crash_file
+
+
+def _line_buffer() -> None:
+    # One write per line: prompt without PYTHONUNBUFFERED, and ranks that share a pipe do not
+    # cut each other's lines, which unbuffered output (text and newline apart) does.
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None and not sys.stdout.isatty():
+        # torchrun starts its workers unbuffered, so that has to be taken back.
+        reconfigure(line_buffering=True, write_through=False)
+
+
+def _dump_stacks_on_request() -> None:
+    if sys.stderr is None:
+        return
+    import faulthandler
+
+    try:
+        faulthandler.enable()
+        faulthandler.register(_SIGUSR1, all_threads=True)
+    except (OSError, ValueError, RuntimeError):
+        return  # stderr is not a file here; the program is started all the same
+
+
+def _trace_on_request() -> None:
+    import os  # Python itself has loaded it by now
+
+    if os.environ.get("STOKER_PROFILE"):  # noqa: TID251 - the Job would have to be read for it
+        # What trains with torch imports this; a process that does not pays nothing.
+        call_after_import("torch.optim.optimizer", _trace_steps)
+
+
+def _trace_steps() -> None:
+    try:
+        from stoker.profiling.unchanged import watch_steps
+
+        watch_steps()
+    except Exception as error:  # a torch without such hooks
+        print(f"[stoker] warning: STOKER_PROFILE does not work here: {error}", file=sys.stderr)
+
+
+def _save_tensors_on_request() -> None:
+    import os  # as above
+
+    environ = os.environ  # noqa: TID251 - as above
+    root = environ.get("STOKER_ROOT") or "/opt/ml"
+    file = environ.get("SMDEBUG_CONFIG_FILE_PATH") or f"{root}/input/config/debughookconfig.json"
+    if environ.get("STOKER_DEBUG") or environ.get("STOKER_RULES") or os.path.exists(file):
+        call_after_import("torch", _attach_hook)
+
+
+def _attach_hook() -> None:
+    try:
+        from stoker.debugging.hook.unchanged import attach_to_job
+
+        hook = attach_to_job(_open_saved_steps)
+        if hook is not None and "torch._dynamo" not in sys.modules:
+            call_after_import("torch._dynamo", hook.shield)
+    except Exception as error:  # a setting that cannot be used, or a library that is missing
+        print(f"[stoker] warning: no tensors are saved: {error}", file=sys.stderr)
+
+
+def _open_saved_steps(job: Job) -> SavedSteps | None:
+    try:
+        from stoker.metrics.saved_steps import open_saved_steps
+    except ImportError:
+        return None  # crc32c is missing here; the tensors are saved all the same
+    return open_saved_steps(job)
+
+
+def _adopt_summary_writer() -> None:
+    try:
+        from stoker.metrics.stock import adopt
+    except ImportError:
+        return  # crc32c is missing here; the stock writer works without it
+    adopt()
+
+
+def _leave_crash_file(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if not issubclass(kind, KeyboardInterrupt):  # that one is no crash, and Python's own business
+        _write_crash(kind, error, trace)
+    sys.__excepthook__(kind, error, trace)
+
+
+def _write_crash(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    # Only a process that is about to end comes here: now imports are free.
+    import os
+    import traceback
+
+    from stoker.bus.crash import FOLDER_VARIABLE, write_crash
+
+    environ = os.environ  # noqa: TID251 - set by launcher and torchrun for this very process
+    folder = environ.get(FOLDER_VARIABLE)
+    if folder:
+        # The message may be a megabyte: frames and message are kept apart.
+        frames = "".join(traceback.format_tb(trace))
+        write_crash(
+            folder,
+            error=_describe(kind, error),
+            traceback=frames,
+            rank=environ.get("RANK", ""),
+        )
+
+
+def _describe(kind: type[BaseException], error: BaseException) -> str:
+    """Type and message, the telling line first, the errors of a group named."""
+    import traceback
+
+    lines = [line.rstrip("\n") for line in traceback.format_exception_only(kind, error)]
+    if isinstance(error, SyntaxError):
+        lines = [lines[-1].strip(), *lines[:-1]]
+    if isinstance(error, BaseExceptionGroup):
+        lines += [_describe(type(inner), inner) for inner in error.exceptions[:3]]
+    return "\n".join(lines)
