@@ -8,9 +8,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STOKER := $(VENV)/bin/stoker
 EXAMPLE := examples/00_unchanged_script
-# Most tests wait for processes, so one more at a time than there are cores. Those with Docker run
-# one by one: some of them measure how soon an image answers.
+# Most tests wait for processes, so one more at a time than there are cores. The tests with Docker run
+# two at a time on any machine: some of them measure how soon an image answers.
 SIDE_BY_SIDE := -n $(shell expr $$(nproc) + 1) --dist loadfile
+DOCKER_TESTS := -m docker -n 2 --dist loadfile
 SOURCES := $(shell find container_src -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml
 
 .PHONY: help train test test-fast test-image test-cuda check format image sdks lock push bench compare \
@@ -28,24 +29,23 @@ train: install ## set everything up and train the example as a job of the local 
 		--engine $$engine --root .work/local; \
 	code=$$?; $(STOKER) local down --root .work/local; exit $$code
 
-test: check ## set everything up and run all tests
+test: check sdks ## set everything up and run all tests
 	$(PY) -m pytest tests -m "not docker" $(SIDE_BY_SIDE)
 	docker/engine.sh
 	docker/compose.sh
-	$(PY) docker/sdk_venv.py
 	$(STOKER) build --flavor cpu
-	$(PY) -m pytest tests -m docker
+	$(PY) -m pytest tests $(DOCKER_TESTS)
 
-test-fast: install ## the tests that need no Docker engine
+test-fast: install sdks ## the tests that need no Docker engine
 	$(PY) -m pytest tests -m "not docker" $(SIDE_BY_SIDE)
 
 test-image: image sdks ## the tests on the built image only
 	docker/compose.sh
-	$(PY) -m pytest tests -m docker
+	$(PY) -m pytest tests $(DOCKER_TESTS)
 
 test-cuda: install engine ## build the CUDA image and run it on a CPU
 	$(STOKER) build --flavor cuda
-	STOKER_TEST_IMAGE=stoker:cuda $(PY) -m pytest tests/image -m docker
+	STOKER_TEST_IMAGE=stoker:cuda $(PY) -m pytest tests/docker $(DOCKER_TESTS) --ignore tests/docker/local_mode
 
 check: install ## ruff, mypy --strict, layers
 	$(PY) -m ruff check .
@@ -72,12 +72,12 @@ push: install ## push to ECR: make push FLAVOR=cpu REPOSITORY=stoker [DRY_RUN=1]
 bench: install sdks ## run all benchmarks and write benchmarks/RESULTS.md
 	$(PY) benchmarks/run_all.py
 
-compare: image ## check our image beside the stock toolkit's: compare.html
+compare: image ## compare our image with the stock toolkit's: compare.html
 	$(PY) examples/stock_toolkit_image/build.py
 	@# Exit code 1 is expected: checks of the stock images fail.
 	$(STOKER) check stoker:cpu stock-toolkit:5.1.4 stock-pytorch-toolkit:3.0.0 --html compare.html || [ $$? = 1 ]
 
-cross: image ## try every check on every deliberate fault (hours; goes on where it stopped)
+cross: image ## try every check on every deliberate fault (hours; continues where it stopped)
 	PYTHONPATH=. $(PY) -m tests.conformance.cross $(if $(MINUTES),--minutes $(MINUTES))
 
 torture: install ## kill training runs 120 times and compare them with an undisturbed one
@@ -90,7 +90,7 @@ engine: ## make sure a Docker engine answers (installs and starts one as root on
 	@docker/engine.sh
 
 clean: ## remove what make has made here (not the images)
-	rm -rf $(VENV) .venv-sdk-v2 .venv-sdk-v3 .build .work .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-sdk-v2* .venv-sdk-v3* .build .work .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .PHONY: install
 install: $(VENV)/.installed

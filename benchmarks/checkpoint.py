@@ -1,4 +1,4 @@
-"""Checkpoints of 1 GiB of model and AdamW state, beside torch's own ways to save.
+"""Checkpoints of 1 GiB of model and AdamW state, compared with torch's own ways to save.
 
 Usage: python benchmarks/checkpoint.py [--rounds 12] [--mebibytes 1024] [--threads N] [--json]
 
@@ -6,9 +6,9 @@ What a checkpoint costs a training loop is its call and what the steps that begi
 durable take longer than the same loop's steps before it began and after it was durable. Single
 steps differ by more than that, so it is the median over rounds that counts, step by step, and a
 turn during which other processes had the cores is taken again; the note says how many could not be
-had undisturbed. Every method writes to the same disk. The machine's limits stand in the same
+had undisturbed. Every method writes to the same disk. The machine's limits are in the same
 table: copying the bytes in memory and writing them past the page cache into a new file, and what
-the loop loses when only that runs beside it; "nothing" is the same measurement without a
+the loop loses when only that runs at the same time; "nothing" is the same measurement without a
 checkpoint: what it cannot tell apart.
 """
 
@@ -41,7 +41,7 @@ from stoker.checkpoints.store import Store
 
 LOST_GOAL, LOST_ASYNC_GOAL, DURABLE_GOAL, RESTORE_GOAL, MEMORY_GOAL = 0.05, 0.25, 1.5, 0.4, 1.02
 _STEPS_WITHOUT = 2  # before the checkpoint, and again when it is durable
-_MOST_STEPS_BESIDE = 8
+_MOST_STEPS_DURING = 8
 _TRIES = 3
 # Of one core: what else runs on a machine that is called quiet stays below it.
 _OTHERS_SHARE = 0.05
@@ -83,16 +83,16 @@ class Turn:
     """One checkpoint in the middle of a loop, in milliseconds."""
 
     call: float
-    beside: list[float]
+    during: list[float]
     """The steps that began after the call, and before everything was on the disk."""
     without: list[float]
     """The steps before it, and after everything was on the disk."""
     is_disturbed: bool
 
     def excess(self) -> list[float]:
-        """What the call took, and each step beside it more than a step without."""
+        """What the call took, and each step during it more than a step without."""
         usual = statistics.median(self.without)
-        return [self.call, *(step - usual for step in self.beside)]
+        return [self.call, *(step - usual for step in self.during)]
 
     def __str__(self) -> str:
         steps = " ".join(f"{ms:+.0f}" for ms in self.excess())
@@ -161,7 +161,7 @@ class Bench:
         memory_bytes = self._extra_memory_bytes()
         lost = self._lost_by_the_loop(rounds)
         limits = {"memcpy": self._memcpy_ms(), "disk": self._direct_write_ms()}
-        beside = {f"lost beside {name}": lost[name].ms for name in (*limits, "nothing")}
+        during = {f"lost with {name}": lost[name].ms for name in (*limits, "nothing")}
         durable, raw = self._durable(rounds)
         restored, loaded = self._restore(rounds)
         mebibytes = (memory_bytes / 2**20, self.training.size_bytes / 2**20)
@@ -172,7 +172,7 @@ class Bench:
             ("time to durable / raw direct write", durable, raw, DURABLE_GOAL, ""),
             ("restore / torch.load", restored, loaded, RESTORE_GOAL, ""),
         ]
-        others = limits | beside
+        others = limits | during
         figures = [
             Figure(name=name, ours=own, peer=peer, unit="ms", goal=goal, others=others, note=note)
             for name, own, peer, goal, note in rows
@@ -193,8 +193,8 @@ class Bench:
             "ours": self._save,
             "torch.save": self._torch_save,
             "async_save": self._async_save,
-            "memcpy": lambda: self._beside(self._memcpy_ms),
-            "disk": lambda: self._beside(self._direct_write_ms),
+            "memcpy": lambda: self._during(self._memcpy_ms),
+            "disk": lambda: self._during(self._direct_write_ms),
             "nothing": lambda: None,
         }
         turns: dict[str, list[Turn]] = {name: [] for name in methods}
@@ -206,7 +206,7 @@ class Bench:
         return {name: Lost(taken[1:]) for name, taken in turns.items()}
 
     def _quiet_turn(self, save: Callable[[], object]) -> Turn:
-        """A turn that nobody disturbed, if that can be had."""
+        """A turn without other load, if possible."""
         for _ in range(_TRIES):
             _wait_for_quiet()
             turn = self._turn(save)
@@ -220,18 +220,18 @@ class Bench:
         free = Store(self._checkpoints).next_serial()
         self._awaited = free if save == self._save else free - 1
         call = _timed_ms(save)
-        beside = self._steps_ms(1)
-        while not self._is_settled() and len(beside) < _MOST_STEPS_BESIDE:
-            beside += self._steps_ms(1)
+        during = self._steps_ms(1)
+        while not self._is_settled() and len(during) < _MOST_STEPS_DURING:
+            during += self._steps_ms(1)
         self._settle()
         without += self._steps_ms(_STEPS_WITHOUT)
         share = (_others_seconds() - others) / (time.perf_counter() - started)
-        return Turn(call, beside, without, is_disturbed=share > _OTHERS_SHARE)
+        return Turn(call, during, without, is_disturbed=share > _OTHERS_SHARE)
 
     def _steps_ms(self, count: int) -> list[float]:
         return [_timed_ms(self.training.step) for _ in range(count)]
 
-    def _beside(self, function: Callable[[], object]) -> None:
+    def _during(self, function: Callable[[], object]) -> None:
         self._thread = threading.Thread(target=function)
         self._thread.start()
 
@@ -283,7 +283,7 @@ class Bench:
         return statistics.median(ours[1:]), statistics.median(raw[1:])
 
     def _restore(self, rounds: int) -> tuple[float, float]:
-        """Milliseconds from a file to a model and an optimizer that go on, both fresh."""
+        """Milliseconds from a file to a model and an optimizer that continue, both fresh."""
         ours, peer = [], []
         self._torch_save()
         self._save()

@@ -1,23 +1,28 @@
-"""What the debugger's hook adds to a training step, beside stock smdebug.
+"""What the debugger's hook adds to a training step, compared with stock smdebug.
 
 Usage: python benchmarks/debug_hook.py [--rounds 5] [--steps 8] [--only NAME] [--json]
 
 A net of ResNet-50's size is trained on one thread of the CPU: without a hook, with smdebug 1.0.34
-of which only what keeps it from running on today's stack was mended, and with ours. Three
+of which only what keeps it from running on today's stack was fixed, and with ours. Three
 processes take turns, a round of steps each; the first round warms up. A round ends when its files
 are written, so what ours does in the background is part of its time as far as it does not run
-beside the training. The figures are medians of the time added per step; `ratio` is ours by
+during the training. The figures are medians of the time added per step; `ratio` is ours by
 stock's. Two processes differ by some hundredths of a step even if they do the same, so steps that
 save nothing are measured in one process, which puts the hook on for a round and takes it off for
 the next; `ratio` is by the step itself then, and a saved step in 500 is reckoned in from the first
 figure. What losses cost, and what there is without a configuration, is less than any of that can
 tell: there the time is counted that a step spends in functions of the hook, on the training's
-thread. Ours writes beside it, on another.
+thread. Ours writes in another thread.
+
+Two further figures are compared with a fixed peer. A net of 200 parameters is saved at every step:
+`peer` is 2 ms, which a step may take longer. And the first two saved steps of the large net, for
+which memory is taken, are compared with the later ones, all of them with the step itself.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import shutil
@@ -50,6 +55,10 @@ class Case:
     goal: float
     is_counted: bool = False
     """By the time in functions of the hook, not by the step's."""
+    is_tiny: bool = False
+    """A net of 200 parameters, instead of one of ResNet-50's size."""
+    is_start: bool = False
+    """About the first two steps."""
     saved_every: int | None = None
     """So seldom that a round has no saved step: its share is reckoned in, and the goal is a share
     of the step, not of what stock adds."""
@@ -80,7 +89,11 @@ CASES = (
         saved_every=500,
     ),
     Case(name="no configuration", hook=None, goal=0.002, is_counted=True),
+    Case(name="a net of 200 parameters", hook=_hook(1, *TENSORS), goal=1.0, is_tiny=True),
+    Case(name="the first two steps", hook=_hook(1, *TENSORS), goal=2.0, is_start=True),
 )
+TINY_MS = 2.0
+TINY_STEPS = 200
 
 
 def main() -> int:
@@ -119,6 +132,10 @@ def _measure(case: Case, stock: Path, rounds: int, steps: int, saved_ms: float) 
         return _measure_unsaved(case, stock, 6 * rounds, max(steps // 2, 1), saved_ms)
     if case.is_counted:
         return _measure_counted(case, stock, 2 * steps)
+    if case.is_tiny:
+        return _measure_tiny(case, stock, rounds)
+    if case.is_start:
+        return _measure_start(case, stock, rounds, steps)
     say(f"{case.name}: {rounds} rounds of {steps} steps …")
     with tempfile.TemporaryDirectory() as folder:
         workers = {name: _Worker(name, case, stock, Path(folder, name)) for name in WORKERS}
@@ -158,7 +175,58 @@ def _measure_counted(case: Case, stock: Path, steps: int) -> Figure:
         goal=case.goal,
         others={"step": step_ms},
         note="time in functions of the hook, on the training's thread"
-        + ("" if case.hook else "; beside the step itself"),
+        + ("" if case.hook else "; compared with the step itself"),
+    )
+
+
+def _measure_tiny(case: Case, stock: Path, rounds: int) -> Figure:
+    say(f"{case.name}: {rounds} rounds of {TINY_STEPS} steps …")
+    with tempfile.TemporaryDirectory() as folder:
+        workers = {name: _Worker(name, case, stock, Path(folder, name)) for name in WORKERS}
+        times: dict[str, list[float]] = {name: [] for name in WORKERS}
+        try:
+            for _ in range(rounds + 1):
+                for name, worker in workers.items():
+                    times[name].append(worker.train(TINY_STEPS))
+        finally:
+            for worker in workers.values():
+                worker.stop()
+    added = {name: _Added(times[name][1:], times["none"][1:]) for name in ("stock", "ours")}
+    return Figure(
+        name=case.name,
+        ours=added["ours"].ms,
+        peer=TINY_MS,
+        unit="ms",
+        goal=case.goal,
+        others={
+            "stock smdebug adds": added["stock"].ms,
+            "step without a hook": statistics.median(times["none"][1:]),
+        },
+        note=f"added per saved step, compared with {TINY_MS:g} ms; the middle half of {rounds} "
+        f"rounds: {added['ours'].middle}",
+    )
+
+
+def _measure_start(case: Case, stock: Path, rounds: int, steps: int) -> Figure:
+    """A new process each time: the memory is taken only once."""
+    say(f"{case.name}: {rounds} processes …")
+    firsts, laters = [], []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            worker = _Worker("ours", case, stock, Path(folder, "ours"))
+            try:
+                firsts.append(worker.train(2))
+                laters.append(worker.train(steps))
+            finally:
+                worker.stop()
+    return Figure(
+        name=case.name,
+        ours=statistics.median(firsts),
+        peer=statistics.median(laters),
+        unit="ms",
+        goal=case.goal,
+        others={},
+        note="a step, of the first two and of the later ones",
     )
 
 
@@ -192,13 +260,13 @@ def _measure_unsaved(case: Case, stock: Path, rounds: int, steps: int, saved_ms:
         unit="ms",
         goal=case.goal,
         others={"a saved step adds": saved_ms},
-        note=f"beside the step itself; the middle half of {rounds} rounds added "
+        note=f"compared with the step itself; the middle half of {rounds} rounds added "
         f"{middle[0]:.1f} to {middle[1]:.1f} ms",
     )
 
 
 class _Added:
-    """What rounds take longer than those without, each beside its neighbour, in milliseconds."""
+    """What rounds take longer than those without, each with its neighbour, in milliseconds."""
 
     def __init__(self, times: list[float], plain: list[float]) -> None:
         # What slows the machine for a while slows all three.
@@ -209,13 +277,18 @@ class _Added:
 
 
 class _Worker:
-    """A process that trains when it is told to."""
+    """A process that trains on command."""
 
     def __init__(self, name: str, case: Case, stock: Path, folder: Path) -> None:
         path = [str(_REPOSITORY / "container_src")]
         if name == "stock":
             path.insert(0, str(stock))
-        task = {"folder": str(folder), "hook": case.hook, "is_counted": case.is_counted}
+        task = {
+            "folder": str(folder),
+            "hook": case.hook,
+            "is_counted": case.is_counted,
+            "is_tiny": case.is_tiny,
+        }
         self._process = subprocess.Popen(
             [sys.executable, __file__, "--worker", json.dumps({**task, "name": name})],
             env={
@@ -256,7 +329,7 @@ def _work(task_text: str) -> None:
     printed, sys.stdout = sys.stdout, sys.stderr  # smdebug logs there
     parts = _MAKE[task["name"]](task)
     if task["is_counted"]:
-        parts = _counted(parts, "/smdebug/" if task["name"] == "stock" else "/stoker/")
+        parts = _counted(parts, "smdebug" if task["name"] == "stock" else "stoker")
     for line in sys.stdin:
         parts.prepare()
         start = time.perf_counter()
@@ -282,11 +355,11 @@ class Parts:
 
 
 def _make_plain(task: dict[str, Any]) -> Parts:
-    return Parts(_make_training()[2])
+    return Parts(_make_training(task)[2])
 
 
 def _make_stock(task: dict[str, Any]) -> Parts:
-    model, criterion, step = _make_training()
+    model, criterion, step = _make_training(task)
     import smdebug.pytorch as smd
 
     file = f"{task['folder']}.json"
@@ -308,7 +381,7 @@ def _make_ours(task: dict[str, Any]) -> Parts:
     from stoker.debugging.hook.config import read_hook_config
 
     hook = attach(read_hook_config(task["hook"]), task["folder"])
-    _, _, step = _make_training()
+    _, _, step = _make_training(task)
     return Parts(step, settle=hook.flush)
 
 
@@ -317,7 +390,7 @@ def _make_switched(task: dict[str, Any]) -> Parts:
     from stoker.debugging.hook.attach import Hook, attach
     from stoker.debugging.hook.config import read_hook_config
 
-    _, _, step = _make_training()
+    _, _, step = _make_training(task)
     parameters = {**task["hook"]["HookParameters"], "start_step": "1"}
     config = read_hook_config({**task["hook"], "HookParameters": parameters})
     hooks: list[Hook] = []
@@ -334,11 +407,13 @@ def _make_switched(task: dict[str, Any]) -> Parts:
 
 def _counted(parts: Parts, package: str) -> Parts:
     """The same, with the time counted that a step spends in functions of a package."""
+    # By its very folder: the checkout, with an environment and torch in it, may have its name.
+    (folder,) = importlib.import_module(package).__path__
     depth, entered, spent = 0, 0.0, 0.0
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
         nonlocal depth, entered, spent
-        if event not in ("call", "return") or package not in frame.f_code.co_filename:
+        if event not in ("call", "return") or not _is_in(folder, frame):
             return
         if event == "call":
             entered = entered if depth else time.perf_counter()
@@ -360,6 +435,10 @@ def _counted(parts: Parts, package: str) -> Parts:
     return Parts(step, settle=parts.settle, prepare=parts.prepare, counted=counted)
 
 
+def _is_in(folder: str, frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(f"{folder}/")
+
+
 _MAKE: dict[str, Callable[[dict[str, Any]], Parts]] = {
     "none": _make_plain,
     "stock": _make_stock,
@@ -368,15 +447,21 @@ _MAKE: dict[str, Callable[[dict[str, Any]], Parts]] = {
 }
 
 
-def _make_training() -> tuple[Any, Any, Callable[[], None]]:
+def _make_training(task: dict[str, Any]) -> tuple[Any, Any, Callable[[], None]]:
     import torch
     from torch import nn
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model, criterion = _make_resnet50(), nn.CrossEntropyLoss()
+    criterion = nn.CrossEntropyLoss()
+    if task["is_tiny"]:
+        # 110 and 88 parameters.
+        model = nn.Sequential(nn.Linear(10, 10), nn.ReLU(), nn.Linear(10, 8))
+        images, labels = torch.randn(4, 10), torch.randint(0, 8, (4,))
+    else:
+        model = _make_resnet50()
+        images, labels = torch.randn(4, 3, 64, 64), torch.randint(0, 1000, (4,))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    images, labels = torch.randn(4, 3, 64, 64), torch.randint(0, 1000, (4,))
 
     def step() -> None:
         optimizer.zero_grad()

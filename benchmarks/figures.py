@@ -1,4 +1,4 @@
-"""What every benchmark prints: figures, each beside its peer, as a table or as JSON."""
+"""What every benchmark prints: figures, each with its peer, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(
 ) -> int:
     """The `main` of a benchmark: measures and prints.
 
-    Only figures go to stdout; what is going on is said on stderr.
+    Only figures go to stdout; progress goes to stderr.
 
     Args:
         measure: Gets the arguments, returns the figures.
@@ -106,12 +106,12 @@ def render(figures: Sequence[Figure], *, peer: str) -> str:
 
 
 def say(text: str) -> None:
-    """Progress, for whoever waits."""
+    """Progress, on stderr."""
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
 def remark(text: str) -> None:
-    """Something that belongs beside the figures; run_all.py knows it by the prefix."""
+    """Something that belongs to the figures; run_all.py knows it by the prefix."""
     print(f"{Path(sys.argv[0]).stem}: {text}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The size of our images beside AWS's own PyTorch training images.
+"""The size of our images compared with AWS's own PyTorch training images.
 
 Usage: python benchmarks/image_size.py [--json]
 
@@ -23,7 +23,7 @@ GOAL_GB = {"cpu": 1.6, "cuda": 5.6}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, then print a table or JSON."""
-    parser = argparse.ArgumentParser(description="Size of our images beside AWS's own.")
+    parser = argparse.ArgumentParser(description="Size of our images compared with AWS's own.")
     parser.add_argument("--json", action="store_true", help="print figures for `make bench`")
     args = parser.parse_args(argv)
     try:

@@ -94,7 +94,7 @@ def run_job(job: JobTree, launcher: Launcher, extra: Mapping[str, str] | None = 
 
 
 def _clean_environ() -> dict[str, str]:
-    environ = os.environ  # noqa: TID251 - a benchmark is nobody's job: there is no contract to read
+    environ = os.environ  # noqa: TID251 - a benchmark is not a job: there is no contract to read
     return {name: text for name, text in environ.items() if not name.startswith(_PREFIXES)}
 
 

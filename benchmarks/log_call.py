@@ -1,9 +1,9 @@
-"""`job.log` of three metrics on the training thread, beside an empty loop.
+"""`job.log` of three metrics on the training thread, compared with an empty loop.
 
 Usage: python benchmarks/log_call.py [--calls 2000] [--json]
 
 Each call is timed by itself, after a small matrix product, as in a training loop; an empty call is
-timed the same way beside it, and the figures are medians. The goal is 20 µs; the ratio is to 20 µs
+timed in the same way, and the figures are medians. The goal is 20 µs; the ratio is to 20 µs
 and an empty call. The other columns are a plain `print` of the same line, and the stock add_scalar
 three times.
 """

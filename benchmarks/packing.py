@@ -1,4 +1,4 @@
-"""256 MB of weights into model.tar.gz, beside Python's own tarfile at its default level.
+"""256 MB of weights into model.tar.gz, compared with Python's own tarfile at its default level.
 
 Usage: python benchmarks/packing.py [--rounds 3] [--json]
 

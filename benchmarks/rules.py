@@ -1,17 +1,17 @@
-"""What rules cost: to the training they watch, and per step, beside plain loops over smdebug.
+"""What rules cost: to the training they watch, and per step, compared with loops over smdebug.
 
 Usage: python benchmarks/rules.py [--rounds 7] [--json]
 
 Training: a net of 25 million parameters runs on one thread of the CPU and saves what ten rules
-need every 10 steps. Beside it the evaluator runs as the launcher starts it (a process of its own,
+need every 10 steps. Meanwhile the evaluator runs as the launcher starts it (a process of its own,
 nice 10, one thread), but in every second round of 10 steps it is halted, by SIGSTOP. The figure is
-the time per step of the others beside that of these, in one process, for two differ by more; it is
+the time per step of the others by that of these, in one process, as two differ by more; it is
 a bound, since the evaluator does the work of two rounds in one. It needs a spare core, and its
-note says how many steps the evaluator got round to, since one that is starved slows nobody.
+note says how many steps the evaluator got round to, since one that is starved slows nothing.
 
-Findings: the same training, beside the ten rules and some that fire at a step that was named: the
+Findings: the same training, with the ten rules and some that fire at a step that was named: the
 longest time from a step's file being there to its finding being there, by the clock of the files,
-beside the two seconds that are promised.
+compared with the two seconds that are promised.
 
 Evaluation: the same ten questions about the same files, asked by our rules and by a
 straightforward loop over smdebug's `trial.tensor(name).value(step)`, as a custom rule for the
@@ -31,10 +31,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from figures import CannotMeasure, Figure, run, say
+from stoker.bus.rule_plan import write_rule_plan
+from stoker.contract.paths import Paths
 
 _PACKAGES = Path(__file__).resolve().parents[1] / "container_src"
 _INTERVAL = 10
@@ -72,13 +75,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What rules cost.")
     parser.add_argument("--rounds", type=int, default=9, help="turns that each one takes")
     parser.add_argument("--train", nargs=2, metavar=("WHAT", "FOLDER"), help=argparse.SUPPRESS)
-    parser.add_argument("--judge", nargs=2, metavar=("WHO", "FOLDER"), help=argparse.SUPPRESS)
+    parser.add_argument("--evaluate", nargs=2, metavar=("WHO", "FOLDER"), help=argparse.SUPPRESS)
     args, _ = parser.parse_known_args()
     if args.train:
         _train(*args.train)
         return 0
-    if args.judge:
-        _JUDGES[args.judge[0]](args.judge[1])
+    if args.evaluate:
+        _EVALUATORS[args.evaluate[0]](args.evaluate[1])
         return 0
     return run(measure, parser, peer="without / loops over smdebug")
 
@@ -109,19 +112,19 @@ def _measure_training(root: Path, rounds: int) -> Figure:
         evaluator.kill()
         evaluator.wait()
         training.stop()
-    judged, saved = _progress(root, 2 * rounds + 3)
+    evaluated, saved = _progress(root, 2 * rounds + 3)
     pairs = zip(times[signal.SIGCONT], times[signal.SIGSTOP], strict=True)
     added = sorted(watched - plain for watched, plain in pairs)
     without = statistics.median(times[signal.SIGSTOP])
     quarter = len(added) // 4
     return Figure(
-        name="a step of training beside ten rules",
+        name="a step of training with ten rules",
         ours=without + statistics.median(added),
         peer=without,
         unit="ms",
         goal=1.03,
         # An evaluator that was starved costs nothing, and proves nothing.
-        note=f"{os.cpu_count()} cores; {judged} of {saved} steps were judged meanwhile; the "
+        note=f"{os.cpu_count()} cores; {evaluated} of {saved} steps were evaluated meanwhile; the "
         f"middle half of the rounds added {added[quarter]:.1f} to {added[-1 - quarter]:.1f} ms",
     )
 
@@ -136,8 +139,8 @@ def _measure_findings(root: Path) -> Figure:
     training = _Training(root)
     evaluator = _start_evaluator(root, rules, "--code-dir", str(root / "code"))
     try:
-        with ThreadPoolExecutor(1) as beside:
-            seen = beside.submit(_watch_findings, root / "output/data/stoker/findings.jsonl")
+        with ThreadPoolExecutor(1) as executor:
+            seen = executor.submit(_watch_findings, root / "output/data/stoker/findings.jsonl")
             training.run(_INTERVAL * (_FINDINGS + 1))
             waits = [at - _written_at(root, step) for step, at in seen.result().items()]
     finally:
@@ -178,24 +181,24 @@ def _require_running(evaluator: subprocess.Popen[str]) -> None:
 
 
 def _progress(root: Path, saved: int) -> tuple[int, int]:
-    """How many of the saved steps the slowest rule had judged when the last round ended."""
+    """How many of the saved steps the slowest rule had evaluated when the last round ended."""
     file = root / "output/data/stoker/rules.json"
     rules = json.loads(file.read_text())["rules"] if file.exists() else []
     return min((rule["evaluated_steps"] for rule in rules), default=0), saved
 
 
 def _measure_evaluation(root: Path, rounds: int) -> Figure:
-    say(f"judging {_SAVED_STEPS} steps, {rounds} rounds …")
+    say(f"evaluating {_SAVED_STEPS} steps, {rounds} rounds …")
     # Values alone, no reductions: both read the same files.
     training = _Training(root, "values")
     training.run(_INTERVAL * (_SAVED_STEPS - 1) + 1)
     training.stop()
     tensors = root / "output/tensors"
-    times: dict[str, list[float]] = {name: [] for name in _JUDGES}
+    times: dict[str, list[float]] = {name: [] for name in _EVALUATORS}
     for _ in range(rounds):
-        for name in _JUDGES:
+        for name in _EVALUATORS:
             done = subprocess.run(
-                [sys.executable, __file__, "--judge", name, str(tensors)],
+                [sys.executable, __file__, "--evaluate", name, str(tensors)],
                 env=_environ(),
                 capture_output=True,
                 text=True,
@@ -214,7 +217,7 @@ def _measure_evaluation(root: Path, rounds: int) -> Figure:
 
 
 class _Training:
-    """A process that trains when it is told to."""
+    """A process that trains on command."""
 
     def __init__(self, root: Path, what: str = "needs") -> None:
         self._process = subprocess.Popen(
@@ -244,6 +247,7 @@ class _Training:
 
 
 def _start_evaluator(root: Path, rules: str, *arguments: str) -> subprocess.Popen[str]:
+    write_rule_plan(Paths(root=str(root)), rules)
     return subprocess.Popen(
         [sys.executable, "-m", "stoker.debugging.evaluate", *arguments],
         env={**_environ(), "STOKER_ROOT": str(root), "STOKER_RULES": rules},
@@ -254,7 +258,7 @@ def _start_evaluator(root: Path, rules: str, *arguments: str) -> subprocess.Pope
 
 
 def _environ() -> dict[str, str]:
-    inherited = dict(os.environ)  # noqa: TID251 - of this machine, for processes of ours
+    inherited = dict(os.environ)  # noqa: TID251 - of this machine, for our processes
     return {**inherited, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(_PACKAGES)}
 
 
@@ -271,7 +275,7 @@ def _train(what: str, folder: str) -> None:
     torch.set_num_threads(1)
     needs = make_needs(read_specs(_RULES))
     if what == "values":
-        needs = [need.replace(reductions=()) for need in needs]
+        needs = [replace(need, reductions=()) for need in needs]
     config = read_hook_config({"HookParameters": {"save_interval": str(_INTERVAL)}})
     hook = attach(config, folder, needs=needs)
     layers: list[nn.Module] = []
@@ -291,7 +295,7 @@ def _train(what: str, folder: str) -> None:
         hook.flush()
 
 
-def _judge_ours(folder: str) -> None:
+def _evaluate_ours(folder: str) -> None:
     from stoker.debugging.evaluate import evaluate_saved
     from stoker.debugging.specs import read_specs
     from stoker.debugging.tensors import SavedTensors
@@ -303,11 +307,11 @@ def _judge_ours(folder: str) -> None:
     seconds = time.perf_counter() - start
     wrong = [rule.status for rule in rules if rule.status.status not in ("NoIssuesFound",)]
     if wrong:
-        raise CannotMeasure(f"these rules did not judge every step: {wrong}")
+        raise CannotMeasure(f"these rules did not evaluate every step: {wrong}")
     print(seconds * 1e3 / _SAVED_STEPS)
 
 
-def _judge_smdebug(folder: str) -> None:
+def _evaluate_smdebug(folder: str) -> None:
     from smdebug.trials import create_trial
 
     start = time.perf_counter()
@@ -412,7 +416,10 @@ _QUESTIONS: list[Callable[[Any, int, list[int]], bool]] = [
     *(_vanishing, _exploding, _update_ratio, _variance, _unchanged),
     *(_all_zero, _loss, _dead_relu, _poor_start, _gradient_variance),
 ]
-_JUDGES: dict[str, Callable[[str], None]] = {"ours": _judge_ours, "smdebug": _judge_smdebug}
+_EVALUATORS: dict[str, Callable[[str], None]] = {
+    "ours": _evaluate_ours,
+    "smdebug": _evaluate_smdebug,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

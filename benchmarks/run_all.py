@@ -37,7 +37,7 @@ class Result:
 
 
 def main() -> int:
-    """Returns 1 when a benchmark broke; one that cannot run here (3) is no fault."""
+    """Returns 1 when a benchmark broke; one that cannot run here (3) is not a fault."""
     names = [file.stem for file in _find_benchmarks()]
     parser = argparse.ArgumentParser(description="Run all benchmarks.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
@@ -100,7 +100,7 @@ def _run(file: Path) -> Result:
 
 
 def _table(result: Result) -> list[str]:
-    rows = ["| | ours | peer | ratio | goal | besides |", "|---|---|---|---|---|---|"]
+    rows = ["| | ours | peer | ratio | goal | also measured |", "|---|---|---|---|---|---|"]
     rows += [_row(figure) for figure in result.figures]
     if not result.figures:
         rows.append(f"| not measured: {'; '.join(result.remarks)} | | | | | |")

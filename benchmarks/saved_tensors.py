@@ -1,4 +1,4 @@
-"""Saving and reading tensors in smdebug's format, beside smdebug's own writer and reader.
+"""Saving and reading tensors in smdebug's format, compared with smdebug's own writer and reader.
 
 Usage: python benchmarks/saved_tensors.py [--rounds 5] [--json]
 
@@ -132,7 +132,7 @@ def _measure_reading(
                 stock(trial.tensor(name), name)
 
         def read_ours() -> None:
-            step = SavedTensors(place).at(0)  # opened anew: it keeps what it has made
+            step = SavedTensors(place).at(0)  # opened again: it keeps what it has made
             for name in step.names:
                 ours(step.find(name), name)
 

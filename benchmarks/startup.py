@@ -1,4 +1,4 @@
-"""From `train` to the user's first line, beside the stock toolkit's `train`.
+"""From `train` to the user's first line, compared with the stock toolkit's `train`.
 
 Usage: python benchmarks/startup.py [--rounds 15] [--image IMAGE] [--json]
 

@@ -1,4 +1,4 @@
-"""A scalar for TensorBoard, beside torch's SummaryWriter.
+"""A scalar for TensorBoard, compared with torch's SummaryWriter.
 
 Usage: python benchmarks/tensorboard_scalars.py [--scalars 20000] [--rounds 7] [--json]
 

@@ -1,4 +1,4 @@
-"""The two environments that are measured, made on demand under .build/benchmarks."""
+"""The environments that are measured, made on demand under .build/benchmarks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from figures import CannotMeasure, say
 
 TOOLKIT = "sagemaker-training==5.1.4"
+OPTUNA = ("optuna==5.0.0", "scipy", "torch==2.13.0")
+MOTO = "moto[s3,server]==5.2.5"
 _REPOSITORY = Path(__file__).resolve().parents[1]
 _BUILD = _REPOSITORY / ".build/benchmarks"
 _PIP_LIMIT_SECONDS = 900
@@ -28,8 +30,18 @@ def make_toolkit_venv() -> Path:
     return _make_venv("toolkit", [TOOLKIT], stamp=f"{sys.version} {TOOLKIT}")
 
 
+def make_optuna_venv() -> Path:
+    """An environment with Optuna and what its two searches need, torch included."""
+    return _make_venv("optuna", list(OPTUNA), stamp=f"{sys.version} {OPTUNA}")
+
+
+def make_moto_venv() -> Path:
+    """An environment with moto, which plays AWS in memory."""
+    return _make_venv("moto", [MOTO], stamp=f"{sys.version} {MOTO}")
+
+
 def make_stock_smdebug() -> Path:
-    """A folder with smdebug 1.0.34, mended only as far as it takes to import and run it."""
+    """A folder with smdebug 1.0.34, fixed only as far as it takes to import and run it."""
     folder = _BUILD / "stock-smdebug"
     if not (folder / "smdebug").is_dir():
         say("fetching smdebug's published wheel, once …")
@@ -53,7 +65,7 @@ def _make_venv(name: str, requirements: list[str], *, stamp: str) -> Path:
     _check([sys.executable, "-m", "venv", "--clear", str(venv)])
     pip = [str(venv / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
     _check([*pip, "install", "--quiet", *requirements])
-    stamp_file.write_text(stamp)  # last: half an environment is made anew
+    stamp_file.write_text(stamp)  # last: half an environment is made again
     return venv
 
 

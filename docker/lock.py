@@ -8,6 +8,7 @@ kept unless `--upgrade` is given. No address and no path of this machine gets in
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,10 @@ from pathlib import Path
 from stoker.machine.pip_settings import PipSettings, read_pip_settings
 
 DOCKER = Path(__file__).resolve().parent
-NAMES = ("build", "toolkit", "smdebug", "cpu", "cuda", "dev", "frameworks")
+NAMES = ("build", "toolkit", "smdebug", "torchvision", "cpu", "cuda", "dev", "frameworks")
 # Installed with --no-deps: what they need is listed in common.in, by hand and with reasons.
-ALONE = ("toolkit", "smdebug")
-# Installed with --no-deps beside a torch that the machine already has (installed-before.txt).
+ALONE = ("toolkit", "smdebug", "torchvision")
+# Installed with --no-deps next to a torch that the machine already has (installed-before.txt).
 WITHOUT_TORCH = ("frameworks",)
 PYTHON = "3.11"
 PLATFORM = "x86_64-manylinux_2_28"
@@ -48,8 +49,18 @@ def main(argv: list[str] | None = None) -> int:
             print(f"lock: docker/{name}.in has no solution here, see above", file=sys.stderr)
             return 3
         lock = DOCKER / f"{name}.lock"
-        lock.write_text(HEADER.format(name=name) + lock.read_text())
+        text = add_given_hashes(lock.read_text(), (DOCKER / f"{name}.in").read_text())
+        lock.write_text(HEADER.format(name=name) + text)
     return 0
+
+
+def add_given_hashes(lock: str, wanted: str) -> str:
+    """The lock with the hashes that its input gives by hand, for files no index here offers."""
+    for pin, given in re.findall(r"^(\S+==\S+) (--hash=sha256:\w{64})$", wanted, flags=re.M):
+        # uv keeps a hash that is in the lock already.
+        if given not in lock:
+            lock = lock.replace(f"{pin} \\\n", f"{pin} \\\n    {given} \\\n")
+    return lock
 
 
 def make_command(uv: str, name: str, *, settings: PipSettings, upgrade: bool) -> list[str]:

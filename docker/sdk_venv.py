@@ -2,12 +2,13 @@
 
 The host needs neither; tests and benchmarks run stock SDK code as a user has it, in `.venv-sdk-v2`
 and `.venv-sdk-v3`. They are two because the SDKs exclude each other. Safe to run any number of
-times: an environment is made anew only when its lock has changed.
+times: an environment is made again only when its lock has changed.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -59,6 +60,13 @@ def make_lock(uv: str, name: str, settings: PipSettings) -> bool:
 def make_venv(uv: str, name: str, settings: PipSettings) -> bool:
     """Install a lock, by its hashes; nothing to do where that was done before."""
     venv = REPOSITORY / f".venv-sdk-{name}"
+    # Test workers ask for the same environment at the same moment: one makes it, the others wait.
+    with venv.with_suffix(".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        return _make_locked(uv, name, venv, settings)
+
+
+def _make_locked(uv: str, name: str, venv: Path, settings: PipSettings) -> bool:
     lock = LOCKS / f"{name}.lock"
     stamp_file = venv / "stamp"
     stamp = f"{sys.version} {hashlib.sha256(lock.read_bytes()).hexdigest()}"
@@ -73,7 +81,7 @@ def make_venv(uv: str, name: str, settings: PipSettings) -> bool:
     made = _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(venv)])
     if not (made and _run(install)):
         return False
-    stamp_file.write_text(stamp)  # last: half an environment is made anew
+    stamp_file.write_text(stamp)  # last: half an environment is made again
     return True
 
 

@@ -17,8 +17,29 @@ import pytest
 import stoker
 from stoker.runtime.processes import descendants
 
+# A shell starts what runs in its background with SIGINT ignored, and children would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What a test that uses one of these is: it runs processes of ours.
+FUNCTIONAL_FIXTURES = {"cli", "make_server", "module_server", "opt_ml", "scripts", "server"}
 MAIN = Path(stoker.__file__).with_name("runtime") / "__main__.py"
 DEADLINE_SECONDS = 240
+OF_THE_SESSION: set[int] = set()
+"""Processes that fixtures of the session keep for all tests."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Spares a run of the Docker tests alone the imports of all other modules: torch and more."""
+    is_test = collection_path.match("test_*.py") and config.option.markexpr == "docker"
+    return True if is_test and "mark.docker" not in collection_path.read_text() else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks by their fixtures what modules do not mark themselves."""
+    for item in items:
+        if FUNCTIONAL_FIXTURES & set(item.fixturenames) and not item.get_closest_marker("docker"):
+            item.add_marker("functional")
 
 
 class OptMl:
@@ -87,7 +108,7 @@ def opt_ml(tmp_path: Path) -> OptMl:
 def _nothing_is_left_behind():
     environ = _environ()
     yield
-    left = descendants(os.getpid())
+    left = [pid for pid in descendants(os.getpid()) if pid not in OF_THE_SESSION]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
         with suppress(ChildProcessError):  # else it would be blamed on the next test, too

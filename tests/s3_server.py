@@ -1,9 +1,9 @@
-"""A real S3 server over a plain folder."""
+"""The platform's S3 server over a plain folder, without the platform."""
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,19 +27,13 @@ def serve_s3(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @contextmanager
 def running_s3(folder: Path, keys: str = "key,secret") -> Iterator[str]:
     """The address of a server over the folder, on a port that it has chosen itself."""
-    rclone = shutil.which("rclone", path=str(Path(sys.executable).parent)) or "rclone"
-    argv = [rclone, "serve", "s3", "--auth-key", keys, "--addr", "127.0.0.1:0"]
-    argv += ["--config", "", "--dir-cache-time", "0s", str(folder)]
-    server = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
-    said = ""
-    while not (address := re.search(r"Starting s3 server on \[(\S+?)/?\]", said)):
-        line = server.stderr.readline()
-        assert line, f"the S3 server ended: {said}"
-        said += line
-    try:
-        yield address[1]
-    finally:
-        server.terminate()
-        server.stderr.read()
-        server.stderr.close()
-        server.wait()
+    argv = [sys.executable, "-m", "stoker.platform.s3", str(folder), "127.0.0.1:0"]
+    with subprocess.Popen(
+        argv, env={**os.environ, "STOKER_S3_KEYS": keys}, stdout=subprocess.PIPE, text=True
+    ) as server:
+        address = re.search(r"http://[\d.:]+", server.stdout.readline())
+        assert address, "the S3 server ended"
+        try:
+            yield address[0]
+        finally:
+            server.terminate()

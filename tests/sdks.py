@@ -14,7 +14,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 IMAGE = os.environ.get("STOKER_TEST_IMAGE", "stoker:cpu")
 _DEADLINE_SECONDS = 800
-# What would steer an SDK elsewhere, or slow it down, whoever runs the tests.
+# What would steer an SDK elsewhere, or slow it down, in the environment of the tests.
 _PREFIXES = ("AWS_", "SAGEMAKER_", "SM_", "STOKER_", "PYTHON")
 
 

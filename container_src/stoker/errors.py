@@ -1,4 +1,4 @@
-"""Every error Stoker raises, with its cure.
+"""Every error Stoker raises, with its fix.
 
 StokerError
 ├── ConfigInvalid        a file under /opt/ml/input/config cannot be used
@@ -14,6 +14,7 @@ StokerError
 ├── ActionFailed         what a rule's finding should have brought about did not happen
 ├── TensorMissing        a tensor or step was asked for that was not saved
 ├── TensorsUnreadable    a folder holds no saved tensors, or damaged ones
+├── SearchInvalid        a hyperparameter search that cannot be run as it was described
 └── HostError            something on the user's own machine (engine, build, push)
 """
 
@@ -111,6 +112,16 @@ class TensorsUnreadable(StokerError):
     """A folder holds no saved tensors, or damaged ones."""
 
     exit_code = 66
+
+
+class SearchInvalid(StokerError):
+    """A hyperparameter search that cannot be run; `mistakes` has one text for each reason."""
+
+    exit_code = 78
+
+    def __init__(self, *mistakes: str) -> None:
+        super().__init__("; ".join(mistakes))
+        self.mistakes = mistakes
 
 
 class HostError(StokerError):

@@ -4,7 +4,7 @@
 #
 # Usage: docker/base/make-base.sh [--mirror URL] [--force]
 #   --mirror URL   the Debian archive; otherwise the one this machine's apt uses
-#   --force        make it anew
+#   --force        make it again
 # Exit codes: 0 the image is there, 2 usage, 3 it could not be made (the reason is printed).
 set -euo pipefail
 

@@ -9,8 +9,10 @@ pip install --no-index --no-deps --no-cache-dir --no-compile --quiet /mnt/stoker
 $python -m compileall -q "$site/stoker"
 pip check
 
-mkdir -p /opt/stoker
 ln -s "$site/stoker/runtime/bash_env.sh" /opt/stoker/bash_env.sh
 test -r /opt/stoker/bash_env.sh || { echo "stoker/runtime/bash_env.sh is not in the wheel"; exit 1; }
 $python /mnt/constraints.py /mnt/protected.txt > /opt/stoker/constraints.txt
-$python /mnt/sbom.py > /opt/stoker/sbom.cdx.json
+wheel=$(basename /mnt/stoker-*.whl)
+version=${wheel#stoker-}
+echo "$(sha256sum "/mnt/$wheel" | cut -d ' ' -f 1) stoker==${version%%-*}" >> /opt/venv/wheels.sha256
+$python /mnt/sbom.py /opt/venv/wheels.sha256 /opt/stoker/debian.sha256 > /opt/stoker/sbom.cdx.json

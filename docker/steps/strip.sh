@@ -9,7 +9,7 @@ before=$(du -sm "$1" | cut -f1)
 # Static libraries: for linking C programs.
 find "$site" -name '*.a' -delete
 
-# Tests that packages install beside their code. Only whole packages that nothing at run time
+# Tests that packages install next to their code. Only whole packages that nothing at run time
 # imports: torch.testing and numpy.testing are interfaces and stay.
 for package in numpy pandas scipy psutil greenlet gevent zope networkx sympy mpmath tensorboard; do
     [ -d "$site/$package" ] || continue

@@ -1,9 +1,9 @@
-"""Training on spot instances: interrupted at any moment, it goes on as if nothing had happened.
+"""Training on spot instances: interrupted at any moment, it continues where it was.
 
 On this machine:
     python examples/by_feature/spot.py
-Stop it (kill PID) and start it again: it continues with the very batch it was at. After kill -9
-it repeats what was not saved yet, and comes to the same end. `--fresh` starts anew.
+Stop it (kill PID) and start it again: it continues with the batch it was at. After kill -9
+it repeats what was not saved yet, and gets the same result. `--fresh` starts from scratch.
 
 On SageMaker, with instances up to 90 % cheaper (SDK v2):
     PyTorch(image_uri=…, entry_point="spot.py", use_spot_instances=True, max_wait=86400,
@@ -66,7 +66,7 @@ def main() -> None:
             ckpt.best(accuracy)  # the best one is kept, whatever else is cleaned up
             print(f"epoch {epoch + 1}/{hp.epochs} accuracy={accuracy:.3f}")
 
-    if ckpt.stopped:  # the next attempt goes on from here
+    if ckpt.stopped:  # the next attempt continues from here
         print(f"stopped after step {ckpt.step}; start me again")
         return
     job.model_dir.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ class ResNet(nn.Module):
 
 
 def make_images(count, size=32):
-    """Stripes, lying or standing, of any colour and width, with noise."""
+    """Stripes, horizontal or vertical, of any colour and width, with noise."""
     labels = torch.randint(2, (count,))
     along = torch.arange(size) * (0.3 + 0.5 * torch.rand(count, 1)) + 6 * torch.rand(count, 1)
     stripes = along.sin()[:, None, :].expand(-1, size, -1)

@@ -8,7 +8,9 @@ import tempfile
 
 import pytest
 
-from tests.checkpoints.runs import Run
+from stoker.runtime.processes import descendants
+from tests.checkpoints.runs import FORKS, Run
+from tests.conftest import OF_THE_SESSION
 
 
 def pytest_configure() -> None:
@@ -18,7 +20,16 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory):
+def fork_server():
+    """The process that has torch loaded starts here, so that it outlives any single test."""
+    process = FORKS.Process()
+    process.start()
+    process.join()
+    OF_THE_SESSION.update(descendants(os.getpid()))
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory, fork_server):
     """The run that nothing interrupts."""
     run = Run(tmp_path_factory.mktemp("runs") / "whole")
     run.finish()
@@ -26,7 +37,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def whole_of_two(tmp_path_factory):
+def whole_of_two(tmp_path_factory, fork_server):
     """The same of two ranks."""
     run = Run(tmp_path_factory.mktemp("runs") / "whole-of-two", ranks=2)
     run.finish()

@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.functional
+
 EXAMPLE = Path(__file__).parents[2] / "examples/by_feature/spot.py"
 LONGEST_LINES = 120
 
@@ -28,7 +32,7 @@ def results(text):
     return re.findall(r"^(?:step|epoch) .*$", text, re.MULTILINE)
 
 
-def test_the_spot_example_goes_on_after_a_stop_and_ends_the_same(tmp_path):
+def test_the_spot_example_continues_after_a_stop_and_ends_the_same(tmp_path):
     whole, _ = start(tmp_path / "whole").communicate(timeout=240)
     process = start(tmp_path / "cut")
     first = ""

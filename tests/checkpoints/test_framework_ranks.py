@@ -13,6 +13,8 @@ import pytest
 
 from tests.checkpoints.frameworks import make_job, names_in
 
+pytestmark = pytest.mark.functional
+
 SCRIPT = Path(__file__).with_name("framework_ranks.py")
 REPOSITORY = SCRIPT.parents[2]
 DEADLINE_SECONDS = 280  # both libraries are slow to import on a busy machine

@@ -120,7 +120,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("at", [4, BATCHES])
-def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path, whole, at):
+def test_a_stopped_run_continues_as_if_nothing_had_happened(tmp_path, whole, at):
     job = make_job(tmp_path)
     first, checkpoints = train(job, at=at)
     assert checkpoints.stopped
@@ -132,7 +132,7 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path, whole, at):
     assert same_weights(second, whole)
 
 
-def test_sums_of_gradients_go_on_as_well(tmp_path):
+def test_sums_of_gradients_continue_as_well(tmp_path):
     changes = {"gradient_accumulation_steps": 3}
     whole, _ = train(make_job(tmp_path / "whole"), **changes)
     job = make_job(tmp_path / "parts")
@@ -142,7 +142,7 @@ def test_sums_of_gradients_go_on_as_well(tmp_path):
     assert same_weights(second, whole)
 
 
-def test_a_run_that_broke_off_goes_on_from_the_last_save(tmp_path, whole):
+def test_a_run_that_broke_off_continues_from_the_last_save(tmp_path, whole):
     job = make_job(tmp_path)
     with pytest.raises(Broken):
         train(job, at=11, breaks=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.checkpoints.interval import Schedule, best_interval_seconds
+from stoker.checkpoints.interval import Schedule, young_interval
 
 
 def test_the_interval_is_youngs():
-    assert best_interval_seconds(30, 2 * 3600) == pytest.approx(657, abs=1)
+    assert young_interval(30, 2 * 3600) == pytest.approx(657, abs=1)
 
 
 def test_auto_learns_from_a_save_and_says_so_once():
@@ -18,7 +18,7 @@ def test_auto_learns_from_a_save_and_says_so_once():
         "saving every 11.0 min: a save takes 30.0 s, and one interruption in 2 h"
     )
     assert schedule.learn(31) == ""
-    assert schedule.interval_seconds == best_interval_seconds(31, 7200)
+    assert schedule.interval_seconds == young_interval(31, 7200)
     assert schedule.learn(300) != ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 
 import pytest
@@ -145,7 +146,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("at", [7, BATCHES, 24])
-def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path, whole, at):
+def test_a_stopped_run_continues_as_if_nothing_had_happened(tmp_path, whole, at):
     job = make_job(tmp_path)
     first, checkpoints = fit(job, at=at)
     assert checkpoints.stopped
@@ -183,7 +184,7 @@ def test_a_loader_that_knows_its_place_is_not_moved_twice(tmp_path):
     assert [loss for part in parts for loss in part.losses] == whole.losses
 
 
-def test_workers_that_draw_random_numbers_go_on_too(tmp_path):
+def test_workers_that_draw_random_numbers_continue_too(tmp_path):
     def loader():
         return DataLoader(Noisy(), 4, shuffle=True, num_workers=1)
 
@@ -194,7 +195,7 @@ def test_workers_that_draw_random_numbers_go_on_too(tmp_path):
     assert first.losses + second.losses == whole.losses
 
 
-def test_a_run_that_broke_off_goes_on_from_the_last_save(tmp_path, whole):
+def test_a_run_that_broke_off_continues_from_the_last_save(tmp_path, whole):
     job = make_job(tmp_path)
     with pytest.raises(Broken):
         fit(job, at=15, breaks=True)
@@ -223,7 +224,7 @@ def test_old_checkpoints_go_and_the_best_stays(tmp_path):
     assert len(names) <= 3
 
 
-def test_a_metric_that_nobody_logs_is_told(tmp_path):
+def test_a_metric_that_is_never_logged_is_reported(tmp_path):
     with pytest.raises(CheckpointFailed, match="monitor='accuracy' was not logged, but these"):
         fit(make_job(tmp_path), callback={"monitor": "accuracy"})
 
@@ -239,3 +240,39 @@ def test_a_rule_stops_a_run_and_the_launcher_is_told(tmp_path):
     forget_stop(job.paths)
     second, _ = fit(job)
     assert len(first.losses + second.losses) == 3 * BATCHES
+
+
+def test_a_trainer_of_the_package_by_its_older_name_is_followed_too(tmp_path):
+    import pytorch_lightning
+
+    class Plain(pytorch_lightning.LightningModule):
+        def __init__(self, stop_at):
+            super().__init__()
+            self.layer, self.stop_at, self.seen = torch.nn.Linear(4, 1), stop_at, []
+
+        def training_step(self, batch, index):
+            self.seen.append(index)
+            if len(self.seen) == self.stop_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return self.layer(batch).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    def fit_plain(stop_at):
+        with a_process_of_its_own():
+            model, checkpoints = Plain(stop_at), StokerCheckpoints(make_job(tmp_path), steps=4)
+            trainer = pytorch_lightning.Trainer(
+                callbacks=[checkpoints],
+                max_epochs=1,
+                accelerator="cpu",
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+            )
+            trainer.fit(model, DataLoader(torch.ones(8, 4), 1))
+        return model.seen, checkpoints.stopped
+
+    assert fit_plain(stop_at=3) == ([0, 1, 2], True)
+    assert fit_plain(stop_at=0) == ([3, 4, 5, 6, 7], False)

@@ -42,7 +42,7 @@ class Devices:
     ],
     ids=["the same", "fewer", "more", "another"],
 )
-def test_each_device_goes_on_where_it_was(monkeypatch, saved_on, restored_on, current, expected):
+def test_each_device_continues_where_it_was(monkeypatch, saved_on, restored_on, current, expected):
     Devices(monkeypatch, *saved_on, current=1)
     state = read_random_state()
     devices = Devices(monkeypatch, *restored_on, current=current)

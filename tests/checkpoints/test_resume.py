@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.checkpoints.runs import Run
 
+pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fork_server")]
 
-def test_a_run_stopped_in_mid_epoch_goes_on_as_if_nothing_had_happened(whole, tmp_path):
+
+def test_a_run_stopped_in_mid_epoch_continues_as_if_nothing_had_happened(whole, tmp_path):
     run = Run(tmp_path)
     run.run("--stop-at=10")
     assert not run.weights
@@ -46,7 +50,7 @@ def test_batches_of_loader_processes_are_found_again(whole, tmp_path):
     assert run.losses() == whole.losses()
 
 
-def test_two_ranks_stop_at_the_same_step_and_go_on(whole_of_two, tmp_path):
+def test_two_ranks_stop_at_the_same_step_and_continue(whole_of_two, tmp_path):
     run = Run(tmp_path, ranks=2)
     run.run("--stop-at=10")  # each rank signals itself, which torchrun knows nothing of
     assert run.losses(0).keys() == run.losses(1).keys()
@@ -56,7 +60,7 @@ def test_two_ranks_stop_at_the_same_step_and_go_on(whole_of_two, tmp_path):
     assert run.weights == whole_of_two.weights
 
 
-def test_sharded_tensors_go_on_and_are_read_by_another_number_of_ranks(tmp_path):
+def test_sharded_tensors_continue_and_are_read_by_another_number_of_ranks(tmp_path):
     whole, run = (Run(tmp_path / name, "--sharded", "--epochs=2", ranks=2) for name in "ab")
     whole.finish()
     run.run("--stop-at=5")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import operator
 import os
 import random
@@ -60,7 +61,7 @@ def test_the_file_is_plain_safetensors(job):
     assert torch.equal(tensors["optimizer.state.0.exp_avg"], moment)
 
 
-def test_what_is_saved_is_the_state_at_the_save_though_training_goes_on(job):
+def test_what_is_saved_is_the_state_at_the_save_though_training_continues(job):
     model, optimizer = make_parts(width=256)
     with stoker.checkpoints(job, model=model, optimizer=optimizer) as ckpt:
         train_one_step(model, optimizer)
@@ -288,7 +289,7 @@ def test_another_model_is_a_mismatch_with_a_fix(job):
         pass
 
 
-def test_the_best_is_kept_beside_the_newest(job):
+def test_the_best_is_kept_next_to_the_newest(job):
     model, _ = make_parts()
     with stoker.checkpoints(job, model=model, keep=1) as ckpt:
         for accuracy in (0.1, 0.9, 0.5, 0.6):
@@ -303,7 +304,7 @@ def test_the_best_is_kept_beside_the_newest(job):
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
-def test_a_metric_that_is_no_number_is_never_the_best(job, mode):
+def test_a_metric_that_is_not_a_number_is_never_the_best(job, mode):
     nan = float("nan")
     with stoker.checkpoints(job, a={}) as ckpt:
         ckpt.advance()
@@ -433,3 +434,44 @@ def test_a_place_whose_save_failed_is_saved_when_the_block_is_left(job):
         job.checkpoint_dir.unlink()
         hidden.rename(job.checkpoint_dir)
     assert Store(job.checkpoint_dir).newest().step == 2
+
+
+@pytest.mark.parametrize(("before", "now"), [("SGD", "Adam"), ("Adam", "SGD")])
+def test_the_state_of_another_optimizer_is_a_mismatch(job, before, now):
+    model = torch.nn.Linear(2, 2)
+    optimizer = getattr(torch.optim, before)(model.parameters())
+    with stoker.checkpoints(job, optimizer=optimizer) as ckpt:
+        ckpt.advance()
+    optimizer = getattr(torch.optim, now)(model.parameters())
+    with (
+        pytest.raises(CheckpointMismatch, match=f"of another optimizer than {now}"),
+        stoker.checkpoints(job, optimizer=optimizer),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"x": np.longdouble(1)},
+        {"x": np.zeros(2, np.longdouble)},
+        torch.nn.LazyLinear(2),
+        functools.reduce(lambda inner, _: {"inner": inner}, range(3000), {}),
+    ],
+    ids=["scalar", "array", "lazy", "deep"],
+)
+def test_what_cannot_be_stored_is_refused_by_its_name(job, part):
+    with (
+        pytest.raises(CheckpointFailed, match=r"^part"),
+        stoker.checkpoints(job, part=part) as ckpt,
+    ):
+        ckpt.save()
+
+
+def test_an_array_of_another_byte_order_comes_back_in_the_machines(job):
+    with stoker.checkpoints(job, history={"x": np.arange(3, dtype=">f4")}) as ckpt:
+        ckpt.advance()
+    history: dict[str, np.ndarray] = {}
+    with stoker.checkpoints(job, history=history):
+        assert history["x"].tolist() == [0, 1, 2]
+        assert history["x"].dtype == np.float32

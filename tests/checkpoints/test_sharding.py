@@ -21,7 +21,7 @@ def train_one_step(model, optimizer, part):
     optimizer.zero_grad()
 
 
-def test_a_parameter_that_never_had_a_gradient_goes_on_without_a_state():
+def test_a_parameter_that_never_had_a_gradient_continues_without_a_state():
     model, optimizer = make_parts()
     train_one_step(model, optimizer, "used")
     fresh, fresh_optimizer = make_parts()

@@ -1,4 +1,4 @@
-"""The file of a removed checkpoint is written over by the next save, if nobody else needs it."""
+"""The next save overwrites the file of a removed checkpoint, if no other process needs it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_smaller_state_leaves_nothing_of_the_larger_one(job):
         assert Store(job.checkpoint_dir).newest().step == 3
 
 
-def test_whoever_reads_a_removed_checkpoint_reads_on_undisturbed(job):
+def test_a_reader_of_a_removed_checkpoint_is_not_disturbed(job):
     state = {"x": torch.zeros(1000)}
     with stoker.checkpoints(job, keep=1, state=state) as ckpt:
         file = save(job, ckpt)
@@ -91,7 +91,7 @@ def test_whoever_reads_a_removed_checkpoint_reads_on_undisturbed(job):
             assert reader.stdout.read() == before
 
 
-def test_whoever_has_mapped_it_keeps_what_it_sees(job):
+def test_a_process_that_has_mapped_it_keeps_what_it_sees(job):
     state = {"x": torch.zeros(1000)}
     with stoker.checkpoints(job, keep=1, state=state) as ckpt:
         file = save(job, ckpt)

@@ -170,7 +170,7 @@ def test_a_handler_of_ours_that_is_put_back_after_the_block_swallows_no_signal(o
     assert process.returncode == 143  # not 137: it was not left to be killed
 
 
-def test_a_script_that_goes_on_without_a_refused_checkpoint_hears_the_signal(opt_ml):
+def test_a_script_that_continues_without_a_refused_checkpoint_gets_the_signal(opt_ml):
     opt_ml.script("""
         import os, time, stoker
         job = stoker.job()

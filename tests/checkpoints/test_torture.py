@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.functional
+
 
 def test_a_run_killed_at_random_moments_ends_as_if_nothing_had_happened():
     torture = Path(__file__).with_name("torture.py")

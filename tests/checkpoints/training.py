@@ -30,12 +30,12 @@ import stoker
 BATCHES = 8
 
 
-def main() -> None:
+def main(rendezvous: str | None = None) -> None:
     args = parse_arguments()
     torch.set_num_threads(1)
     rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if ranks > 1 or args.sharded:
-        dist.init_process_group("gloo")
+        dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=ranks)
     train(args, rank, ranks)
     if dist.is_initialized():
         # gloo's threads end with the last who holds the group. One that is still at work when

@@ -75,7 +75,7 @@ def place(request):
     return request.getfixturevalue(request.param)
 
 
-def test_ls_shows_what_lies_there_and_what_a_resume_takes(place, capsys):
+def test_ls_shows_what_is_there_and_what_a_resume_takes(place, capsys):
     place.save(1, metric=0.91)
     place.save(2)
     broken = place.save(3)
@@ -122,7 +122,7 @@ def test_show_tells_all_of_the_newest_or_of_one(place, capsys):
 def test_verify_finds_a_flipped_bit_and_ends_with_1(place, capsys):
     place.save(1)
     assert main(["checkpoints", "verify", place.name]) == 0
-    assert capsys.readouterr().out == "000001-step-100  sound\n"
+    assert capsys.readouterr().out == "000001-step-100  valid\n"
     place.damage(place.save(2))
     assert main(["checkpoints", "verify", place.name]) == 1
     assert "000002-step-200  rank00000.safetensors is damaged" in capsys.readouterr().out
@@ -150,13 +150,13 @@ def test_prune_keeps_the_newest_the_best_and_what_is_not_ours(place, capsys):
     assert place.names() == [names[1], names[3], names[4], "last.pt"]
 
 
-def test_prune_never_removes_the_last_sound_one(place, capsys):
-    sound = place.save(1)
+def test_prune_never_removes_the_last_valid_one(place, capsys):
+    valid = place.save(1)
     for serial in (2, 3):
         place.damage(place.save(serial))
     assert main(["checkpoints", "prune", place.name, "--keep", "1", "--json"]) == 0
-    assert sound in json.loads(capsys.readouterr().out)["left"]
-    assert main(["checkpoints", "verify", place.name, sound]) == 0
+    assert valid in json.loads(capsys.readouterr().out)["left"]
+    assert main(["checkpoints", "verify", place.name, valid]) == 0
 
 
 def test_prune_leaves_what_is_being_uploaded(folder_place, capsys):
@@ -182,7 +182,7 @@ def test_a_name_that_is_not_there_is_refused_with_the_nearest(place, capsys):
     assert "did you mean 000001-step-100?" in capsys.readouterr().err
 
 
-def test_a_place_without_checkpoints_is_no_error(folder_place, capsys):
+def test_a_place_without_checkpoints_is_not_an_error(folder_place, capsys):
     assert main(["checkpoints", "ls", folder_place.name]) == 0
     assert capsys.readouterr().out.endswith(": no checkpoints\n")
     assert main(["checkpoints", "verify", folder_place.name]) == 0
@@ -191,12 +191,12 @@ def test_a_place_without_checkpoints_is_no_error(folder_place, capsys):
 
 def test_a_place_that_is_not_there_is_refused(tmp_path, capsys):
     assert main(["checkpoints", "ls", str(tmp_path / "none")]) == 2
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err
 
 
 def test_an_empty_prefix_and_a_missing_bucket_are_told(s3_place, capsys):
     assert main(["checkpoints", "ls", "s3://bucket/nothing"]) == 2
-    assert "nothing lies under s3://bucket/nothing" in capsys.readouterr().err
+    assert "there is nothing in s3://bucket/nothing" in capsys.readouterr().err
     assert main(["checkpoints", "ls", "s3://no-such-bucket/x"]) == 3
     assert "NoSuchBucket" in capsys.readouterr().err
     assert main(["checkpoints", "ls", "s3:///x"]) == 2

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from stoker.cli.doctor.sdk_checks import judge
+import stoker
+from stoker.cli.doctor.sdk_checks import check_versions
 
 
 def doctor(*arguments, **environ):
@@ -38,11 +41,22 @@ def no_engine(tmp_path):
 
 def test_everything_that_is_not_ok_has_a_fix(no_engine, tmp_path):
     found = findings("--root", str(tmp_path / "new"), **no_engine)
-    assert len(found) == 15
+    assert len(found) == 16
     for finding in found.values():
         assert bool(finding["fix"]) == (finding["level"] != "ok")
         assert "could not be checked" not in finding["text"]
     assert not (tmp_path / "new").exists()
+
+
+def test_certificates_are_looked_for_where_the_clients_look(no_engine, tmp_path):
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text("a certificate")
+    named = {"SSL_CERT_FILE": "", "PIP_CERT": "", "CURL_CA_BUNDLE": ""}
+    found = findings(**no_engine, **named, REQUESTS_CA_BUNDLE=str(bundle))["certificates"]
+    assert (found["level"], str(bundle) in found["text"]) == ("ok", True)
+    found = findings(**no_engine, **named, REQUESTS_CA_BUNDLE="/none.pem")["certificates"]
+    assert found["level"] == "problem"
+    assert "REQUESTS_CA_BUNDLE" in found["fix"]
 
 
 def test_a_machine_without_an_engine_is_warned_not_refused(no_engine):
@@ -57,7 +71,19 @@ def test_an_image_that_is_not_there_is_a_problem():
     done = doctor("--image", "no-such-image:ever")
     assert done.returncode == 1
     assert "Docker has no image no-such-image:ever" in done.stdout
-    assert "fix: stoker build" in done.stdout
+    assert "fix: docker pull no-such-image:ever" in done.stdout
+
+
+def test_no_fix_needs_a_clone_or_removes_what_is_not_ours(no_engine, tmp_path):
+    """As a pip user has it: the package alone, without the repository around it."""
+    shutil.copytree(Path(stoker.__file__).parent, tmp_path / "site/stoker")
+    found = findings(
+        "--root", str(tmp_path / "new"), PYTHONPATH=str(tmp_path / "site"), **no_engine
+    )
+    fixes = " ".join(finding["fix"] for finding in found.values())
+    assert "https://docs.docker.com/engine/install/" in found["engine"]["fix"]
+    for word in ("engine.sh", "docker rm", "prune", "make "):
+        assert word not in fixes.replace("make one environment", "")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +127,7 @@ def test_the_region_is_found_in_the_profile_too(no_engine, tmp_path):
         (None, "SDK v2 and v3 finds no"),
     ],
 )
-def test_compose_is_judged_as_each_sdk_judges_it(tmp_path, printed, deaf):
+def test_compose_is_checked_as_each_sdk_checks_it(tmp_path, printed, deaf):
     docker = tmp_path / "docker"
     answer = f"echo '{printed}'" if printed else "echo unknown command >&2; exit 1"
     docker.write_text(f'#!/bin/sh\n[ "$1" = compose ] || exit 1\n{answer}\n')
@@ -123,4 +149,4 @@ def test_compose_is_judged_as_each_sdk_judges_it(tmp_path, printed, deaf):
     ],
 )
 def test_two_sdks_in_one_environment_are_a_problem(versions, level):
-    assert judge(versions).level == level
+    assert check_versions(versions).level == level

@@ -1,4 +1,4 @@
-"""`stoker local` as a user calls it: up, status, env, down, and nothing left afterwards."""
+"""`stoker local` as a user calls it: up, status, env, down, and nothing is left at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .conftest import DEADLINE_SECONDS, wait_for_line
 
 
 def processes_of(root: Path) -> list[str]:
-    """Command lines that name the root: the server, rclone and whatever else."""
+    """Command lines that name the root: the server, S3 and whatever else."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and entry.name != str(os.getpid()):
@@ -31,12 +31,12 @@ def processes_of(root: Path) -> list[str]:
 
 
 def servers_of(root: Path) -> list[str]:
-    return [words for words in processes_of(root) if "stoker.platform" in words]
+    return [words for words in processes_of(root) if "stoker.platform " in words]
 
 
 def test_up_status_env_and_down(cli):
     cli.up()
-    assert len(processes_of(cli.platform)) >= 2  # the server and rclone
+    assert len(processes_of(cli.platform)) >= 2  # the server and S3
     status = cli.on_platform("local", "status", "--json")
     assert status.returncode == 0
     server = json.loads(status.stdout)
@@ -62,7 +62,7 @@ def test_a_shell_that_evaluates_env_reaches_the_platform_with_plain_boto3(cli):
     command = shlex.join([sys.executable, "-m", "stoker.cli.main", "local", "env"])
     program = shlex.join([sys.executable, "-c", script])
     shell = f'eval "$({command} --root {cli.platform})" && {program}'
-    # In the way on purpose: a profile that does not exist, an endpoint where nobody listens.
+    # In the way on purpose: a profile that does not exist, an endpoint without a server.
     wrong = {"AWS_PROFILE": "none", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}
     done = subprocess.run(
         ["sh", "-c", shell],

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
+from stoker.bus.metric_line import make_line
 from stoker.cli.main import main
-from stoker.metrics.lines import make_line
 
 
 def run(capsys, *arguments):

@@ -71,6 +71,7 @@ def test_the_plot_is_well_formed_and_leaves_out_what_would_flatten_it(tmp_path, 
     assert any(text.startswith("best: ") for text in texts)
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(
     not shutil.which("chromium"), reason="PNG is drawn by a browser, and chromium is not here"
 )
@@ -91,7 +92,7 @@ def test_a_png_without_a_browser_is_refused_with_the_other_way(tmp_path, monkeyp
     [
         (("--step-time", "0"), "--step-time 0 is not above 0"),
         (("--steps", "0"), "--steps 0 is not above 0"),
-        (("--save-cost", "soon"), "'soon' is no duration"),
+        (("--save-cost", "soon"), "'soon' is not a duration"),
         (("--intervals", "5m,0s"), "one is not above 0"),
         (("--mean-downtime", "-1"), "is below 0"),
         (("--plot", "spot.gif"), "neither .svg nor .png"),

@@ -12,6 +12,8 @@ import pytest
 from stoker.debugging.repack import VERSION
 from tests.smdebug_wheels import fetch_published
 
+pytestmark = pytest.mark.functional
+
 WHAT_IS_THERE = (
     "import importlib.metadata as m; print(m.version('smdebug'), m.files('smdebug')[0])"
 )
@@ -44,7 +46,7 @@ def run(cli, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str
     return cli.run("smdebug", "install", *map(str, arguments), **environ)
 
 
-def test_it_is_fetched_mended_and_put_into_a_folder(cli, tmp_path):
+def test_it_is_fetched_fixed_and_put_into_a_folder(cli, tmp_path):
     done = run(cli, "--target", tmp_path / "folder")
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(f"smdebug: {VERSION} is installed in {tmp_path}/folder\n")
@@ -52,7 +54,7 @@ def test_it_is_fetched_mended_and_put_into_a_folder(cli, tmp_path):
     assert not (tmp_path / "folder/numpy").exists()
 
 
-def test_an_environment_gets_it_and_a_second_time_anew(cli, environment, python, published):
+def test_an_environment_gets_it_and_gets_it_again(cli, environment, python, published):
     alone = {"PIP_NO_DEPS": "1"}  # what it depends on would take minutes
     first = run(cli, "--python", python, "--wheel", published, **alone)
     assert first.returncode == 0, first.stderr
@@ -106,7 +108,7 @@ def test_another_wheel_is_refused(cli, tmp_path):
     assert not (tmp_path / "folder").exists()
 
 
-def test_what_is_no_python_is_named(cli, tmp_path):
+def test_what_is_not_python_is_named(cli, tmp_path):
     for python in (tmp_path / "nowhere", "false"):
         done = run(cli, "--python", python)
         assert done.returncode == 2

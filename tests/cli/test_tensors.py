@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from stoker.cli.main import main
-from stoker.cli.tensors import sagemaker
+from stoker.cli.tensors import bucket
 from stoker.cli.tensors.planes import cut_planes, quantise, read_sample, shrink
 from stoker.cli.tensors.scene import MOST_BYTES
 from stoker.cli.tensors.series import make_sparkline
@@ -29,6 +29,7 @@ from stoker.debugging.tensors import (
     write_descriptions,
     write_step,
 )
+from stoker.storage.s3 import S3Prefix
 from tests.s3_server import serve_s3
 
 LOSS, RELU, IMAGE, SCORES = "MSELoss_output_0", "relu_output_0", "Net_input_0", "Net_output_0"
@@ -143,10 +144,10 @@ def test_ls_narrows_by_name_and_mode_and_prints_json(place, capsys):
     assert weight["size_bytes"] > 4 * 3 * 3 * 3 * 4
 
 
-def test_a_run_that_goes_on_is_told_from_one_that_has_ended(tmp_path, capsys):
+def test_a_run_that_continues_is_told_from_one_that_has_ended(tmp_path, capsys):
     save(tmp_path, has_ended=False)
     assert main(["tensors", "ls", str(tmp_path)]) == 0
-    assert "goes on, or was killed: no end is marked" in capsys.readouterr().out
+    assert "is running, or was killed: no end is marked" in capsys.readouterr().out
 
 
 def test_show_has_the_statistics_of_every_step(place, capsys):
@@ -204,7 +205,7 @@ def test_numbers_that_are_none_are_counted_and_never_break_json(tmp_path, capsys
     assert sick["bad"] == [0.25]
 
 
-def test_a_sparkline_marks_what_is_no_number():
+def test_a_sparkline_marks_what_is_not_a_number():
     assert make_sparkline([0, 1, None, float("nan"), float("inf"), 2], 10) == "▁▅ ✗✗█"
     assert make_sparkline([1e308, -1e308], 10) == "█▁"
     assert make_sparkline([5, 5], 10) == "▄▄"
@@ -330,24 +331,24 @@ def test_a_picture_is_made_smaller_by_means():
 
 def test_of_a_large_file_on_s3_only_what_is_looked_at_is_fetched(on_s3, capsys, monkeypatch):
     fetched, lock = [], threading.Lock()
-    whole = sagemaker.BucketTensors._get
+    whole = S3Prefix.read
 
-    def count(self, key, **options):
-        content = whole(self, key, **options)
+    def count(self, name, **options):
+        content = whole(self, name, **options)
         with lock:
-            fetched.append((key, len(content)))
+            fetched.append((self.uri(name), len(content)))
         return content
 
-    monkeypatch.setattr(sagemaker.BucketTensors, "_get", count)
+    monkeypatch.setattr(S3Prefix, "read", count)
     assert main(["tensors", "ls", on_s3]) == 0
     # A small file at once, and once: all tensors were last saved in the same.
     assert [key for key, _ in fetched if "/events/" in key] == [
-        "job/debug-output/events/000000000020/000000000020_worker_0.tfevents"
+        f"{on_s3}/events/000000000020/000000000020_worker_0.tfevents"
     ]
     fetched.clear()
     capsys.readouterr()
-    monkeypatch.setattr(sagemaker, "_WHOLE_BYTES", 0)
-    monkeypatch.setattr(sagemaker, "_HEAD_BYTES", 64)
+    monkeypatch.setattr(bucket, "_WHOLE_BYTES", 0)
+    monkeypatch.setattr(bucket, "_HEAD_BYTES", 64)
     assert main(["tensors", "show", on_s3, "--name", LOSS, "--step", "10"]) == 0
     assert "0.090909" in capsys.readouterr().out
     (events,) = [entry for entry in fetched if "/events/" in entry[0]]
@@ -365,12 +366,12 @@ def test_of_a_large_file_on_s3_only_what_is_looked_at_is_fetched(on_s3, capsys, 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["ls", "--name", "("], "is no regular expression"),
+        (["ls", "--name", "("], "is not a valid regular expression"),
         (["ls", "--name", "relu_outptu"], f"near it are: {RELU}"),
         (["show", "--name", "zebra"], "matches none of the 6 tensors"),
         (["show", "--mode", "predict"], "one of TRAIN, EVAL"),
         (["show", "--step", "11"], "the nearest are 0, 10, 15, 20"),
-        (["view", "--sample", "first"], "is no sample of a batch"),
+        (["view", "--sample", "first"], "is not a sample of a batch"),
         (["view", "--sample", "7", "--html", "x.html"], "no values can be shown"),
         (["view", "--steps", "0"], "--steps 0 shows nothing"),
         (["view", "--label", "zebra"], "--label 'zebra' matches none"),
@@ -378,7 +379,7 @@ def test_of_a_large_file_on_s3_only_what_is_looked_at_is_fetched(on_s3, capsys, 
         (["plot", "--html", "no/such/folder.html"], "cannot be written"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_cure(folder, arguments, said, capsys, monkeypatch):
+def test_what_cannot_be_is_refused_with_a_fix(folder, arguments, said, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     assert main(["tensors", arguments[0], str(folder), *arguments[1:]]) == 2
     error = capsys.readouterr().err
@@ -388,7 +389,7 @@ def test_what_cannot_be_is_refused_with_a_cure(folder, arguments, said, capsys, 
 
 def test_a_place_without_tensors_is_refused_and_the_right_one_named(tmp_path, capsys):
     assert main(["tensors", "ls", str(tmp_path / "none")]) == 2
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err
     assert main(["tensors", "ls", str(tmp_path)]) == 2
     assert "there is nothing" in capsys.readouterr().err
     (tmp_path / "notes.txt").touch()
@@ -416,7 +417,7 @@ def test_what_is_damaged_is_named_and_the_rest_is_shown(folder, capsys):
     assert main(["tensors", "ls", str(folder)]) == 0
     said = capsys.readouterr().out
     assert "damaged:" in said
-    assert "000000000010_worker_0.json is no index" in said
+    assert "000000000010_worker_0.json is not an index" in said
     assert main(["tensors", "show", str(folder), "--name", RELU]) == 0
     said = capsys.readouterr().out
     assert "damaged: step 20: tensor" in said
@@ -461,6 +462,7 @@ def test_without_numpy_the_extra_is_named(folder, tmp_path):
     assert "fix: pip install 'stoker[tensors]'" in done.stderr
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not here to draw the pages")
 @pytest.mark.parametrize("verb", ["plot", "view"])
 def test_a_browser_draws_the_page_without_a_complaint(folder, tmp_path, verb):
@@ -493,6 +495,6 @@ def test_a_browser_draws_the_page_without_a_complaint(folder, tmp_path, verb):
 
 
 def test_folders_that_cannot_be_looked_into_are_passed_over(capsys):
-    # Processes come and go there, and some belong to nobody here.
+    # Processes come and go there, and some have no owner here.
     assert main(["tensors", "ls", "/proc"]) == 2
-    assert "no saved tensors lie in /proc" in capsys.readouterr().err
+    assert "there are no saved tensors in /proc" in capsys.readouterr().err

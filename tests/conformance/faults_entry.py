@@ -29,7 +29,7 @@ def wants_an_init():
 
 
 def trusts_the_mode():
-    """6: judges by its mode whether input/config can be read, though root reads it anyway."""
+    """6: decides by its mode whether input/config can be read, though root reads it anyway."""
     if not os.stat("/opt/ml/input/config").st_mode & 0o111:
         sys.exit("train: the configuration is unreadable")
 

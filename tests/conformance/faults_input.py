@@ -26,7 +26,7 @@ def quotes_are_kept():
 
 def everything_is_copied():
     """11: JSON copies are passed on whatever their length."""
-    _module("runtime.plan").drop_oversized = lambda variables, beside: (variables, [])
+    _module("runtime.plan").drop_oversized = lambda variables, other_strings: (variables, [])
 
 
 def channel_names_are_words():
@@ -132,7 +132,7 @@ def aws_is_asked_first():
 
 
 def code_is_fetched_from_afar():
-    """23: looks up S3 for code that lies in a channel."""
+    """23: looks up S3 for code that is in a channel."""
     entry = _module("runtime.entry")
     original = entry.make_fetch_step
 

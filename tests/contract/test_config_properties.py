@@ -177,7 +177,7 @@ def assert_can_be_executed(step: Step) -> None:
 
 @pytest.fixture
 def check(tmp_path, write_root):
-    """Starts a job of these configs, or has it say what is wrong and how to mend it."""
+    """Starts a job of these configs, or has it say what is wrong and how to fix it."""
     root = tmp_path / "opt-ml"
     (root / "code/pkg").mkdir(parents=True)
     for name in ("pkg/__init__.py", "pkg/module.py", "train.sh"):

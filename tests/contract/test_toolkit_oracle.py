@@ -64,7 +64,7 @@ DIFFERENCES: dict[str, Difference] = {
     "SM_ENTRY_SCRIPT": Difference(V3),
     "SM_CHECKPOINT_DIR": Difference(OURS),
     "SM_TENSORBOARD_DIR": Difference(OURS),
-    "SM_…_… beside SM_…-…": Difference(
+    "SM_…_… next to SM_…-…": Difference(
         "no shell can read a name with - or .: the _ spelling is set beside the toolkit's",
         only_in("channel names with dots and dashes", "every raw value"),
     ),
@@ -431,7 +431,7 @@ def find_differences(theirs: Reading | None, ours: Reading | None) -> dict[str, 
     doubled = _underscored(theirs.variables)
     for name in [n for n in found if n in doubled and n not in theirs.variables]:
         assert found.pop(name)[1] in doubled[name]
-        found["SM_…_… beside SM_…-…"] = (None, name)
+        found["SM_…_… next to SM_…-…"] = (None, name)
     if "SM_TRAINING_ENV" in found:
         nested = _differing(*(json.loads(text) for text in found.pop("SM_TRAINING_ENV")))
         # A field that differs as a variable differs there too, for the same reason.

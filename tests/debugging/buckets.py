@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stoker.platform.data.s3_server import S3Server
 from stoker.platform.model.root import Root, read_credentials
+from stoker.platform.s3.process import S3Server
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
 
+import boto3
 import numpy as np
 import smdebug.pytorch as smd
 import torch
@@ -298,7 +299,35 @@ def copies_of_a_watched_model():
     return [len(set(outputs)), smd.create_trial(str(FOLDER / "copies")).steps()]
 
 
+def names_of_unfinished_files():
+    hook = hook_in("unfinished", include_collections=["weights"])
+    net = nn.Linear(1, 1)
+    hook.register_module(net)
+    net(torch.ones(1, 1))
+    files = [f for f in (FOLDER / "unfinished/events").rglob("*") if f.is_file()]
+    hook.close()
+    unfinished = {file.suffix for file in files if not file.exists()}
+    return [*unfinished, smd.create_trial(str(FOLDER / "unfinished")).steps()]
+
+
+def unfinished_files_in_s3():
+    hook = smd.Hook(out_dir=f"{sys.argv[4]}-half", save_config=EVERY_STEP, save_all=True)
+    net = nn.Linear(1, 1)
+    hook.register_module(net)
+    for _ in range(2):
+        net(torch.ones(1, 1))
+    hook.close()
+    bucket = sys.argv[4].split("/")[2]
+    index = "tensors-half/index/000000000/000000000001_worker_0.json"
+    collections = "tensors-half/collections/000000000/worker_0_collections.json"
+    for key in (f"{index}.tmp", f"{index}.7.sagemaker-ignore", f"{collections}.tmp"):
+        boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=b"")
+    trial = smd.create_trial(f"{sys.argv[4]}-half")
+    return [trial.steps(), sorted(trial.workers())]
+
+
 FAULTS = (
+    *(names_of_unfinished_files, unfinished_files_in_s3),
     *(bfloat16, float8, bfloat16_with_the_default_configuration, sparse_gradients),
     *(reductions_of_sparse_integer_and_float8_tensors, integers, shape_beside_the_value),
     *(string_booleans, dicts_dataclasses_and_keywords, spot_state, scalars_stay_in_their_mode),

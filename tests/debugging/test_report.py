@@ -47,7 +47,7 @@ def test_curves_are_the_losses_of_each_mode(tmp_path):
 def test_of_many_steps_some_are_read_but_always_the_first_the_last_and_those_asked_for(tmp_path):
     for step in range(60):
         save(tmp_path, step, **{LOSS: step})
-    (read,) = read_curves(SavedTensors(tmp_path), besides=[17, 999], most_points=5)
+    (read,) = read_curves(SavedTensors(tmp_path), required_steps=[17, 999], most_points=5)
     assert [step for step, _ in read.points] == [0, 15, 17, 30, 44, 59]
 
 
@@ -95,7 +95,7 @@ def test_large_differences_get_a_logarithmic_scale():
     assert {"1", "2", "3"} <= set(labels)
 
 
-def test_the_page_tells_the_outcome_the_findings_and_what_could_not_be_judged():
+def test_the_page_tells_the_outcome_the_findings_and_what_could_not_be_evaluated():
     def status(name, status, **parts):
         return RuleStatus(name=name, rule=name, status=status, **parts)
 

@@ -10,6 +10,8 @@ import pytest
 import smdebug.pytorch as smd
 import torch
 
+pytestmark = pytest.mark.functional
+
 SEED = Path(__file__).parents[2] / "examples/seeds/smdebug_resnet.py"
 STEPS = 4  # of 16 images in one epoch
 

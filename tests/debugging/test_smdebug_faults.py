@@ -1,4 +1,4 @@
-"""Each fault of smdebug that we mend: the wheel of level 1 shows it, that of level 2 does not."""
+"""Each fault of smdebug that we fix: the wheel of level 1 shows it, that of level 2 does not."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import pytest
 from stoker.platform.model.root import open_root
 from tests.debugging.buckets import serve_buckets
 from tests.smdebug_wheels import make_wheels
+
+pytestmark = pytest.mark.functional
 
 PROGRAM = Path(__file__).with_name("smdebug_faults.py")
 
@@ -57,6 +59,8 @@ FAULTS = {
     "broken_field_in_profilerconfig": ("SyntaxError", True),
     "booleans_in_profilerconfig": ("'true' is not defined", 1),
     "copies_of_a_watched_model": ("no attribute 'writer'", [1, [0]]),
+    "names_of_unfinished_files": ([".tmp", [0]], [".sagemaker-ignore", [0]]),
+    "unfinished_files_in_s3": ("IndexReaderException", [[0, 1], ["worker_0"]]),
     "compiled_models": ("cumsum_out_cpu", [[0, 1], [0, 1], True]),
 }
 
@@ -96,13 +100,13 @@ def _run(wheel: Path, folder: Path, buckets: Path, environ: dict[str, str]) -> R
     return Run(results, done.stderr, buckets / folder.name / "tensors")
 
 
-def test_every_scenario_is_judged(runs):
+def test_every_scenario_is_evaluated(runs):
     judged = {*FAULTS, "out_dir_of_a_finished_job"}
     assert runs[1].results.keys() == runs[2].results.keys() == judged
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_of_smdebug_is_mended(name, runs):
+def test_a_fault_of_smdebug_is_fixed(name, runs):
     fault, mended = FAULTS[name]
     before = runs[1].results[name]
     if isinstance(fault, str):

@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -96,7 +97,7 @@ def test_lines_and_semicolons_separate_rules_too():
         ("[7]", "entry 0", "has no RuleConfigurationName"),
     ],
 )
-def test_a_mistake_is_told_with_its_rule_its_place_and_a_cure(text, place, what):
+def test_a_mistake_is_told_with_its_rule_its_place_and_a_fix(text, place, what):
     with pytest.raises(RuleInvalid) as told:
         read_specs(text)
     assert place in told.value.message
@@ -142,7 +143,7 @@ def test_action_json_may_be_one_object():
         ("{stop", "is not JSON"),
     ],
 )
-def test_an_action_nobody_can_carry_out_is_the_fault_of_its_rule_not_skipped(text, what):
+def test_an_impossible_action_is_the_fault_of_its_rule_not_skipped(text, what):
     (spec,) = read_specs(of_service(action_json=text))
     assert what in spec.fault
     with pytest.raises(RuleInvalid, match="rule Vanishing: ") as told:
@@ -151,7 +152,7 @@ def test_an_action_nobody_can_carry_out_is_the_fault_of_its_rule_not_skipped(tex
 
 
 @pytest.mark.parametrize("parameters", ["many", {"threshold": 3}, ["a"]])
-def test_parameters_that_are_no_texts_are_the_fault_of_their_rule(parameters):
+def test_parameters_that_are_not_texts_are_the_fault_of_their_rule(parameters):
     (spec,) = read_specs(
         json.dumps([{"RuleConfigurationName": "V", "RuleParameters": parameters}])
     )
@@ -273,7 +274,8 @@ def test_needs_that_are_none_are_refused_before_any_step(tmp_path, needs, what):
         (described,) = describe_needs(read_specs(text), code_dir=tmp_path)
         assert what in described.fault
         assert "\n  fix: " in described.fault
-        assert WatchedRule(described.replace(fault=""), code_dir=tmp_path).status.status == "Error"
+        watched = WatchedRule(replace(described, fault=""), code_dir=tmp_path)
+        assert watched.status.status == "Error"
 
 
 @pytest.mark.usefixtures("catalogue")
@@ -379,7 +381,7 @@ def test_what_was_written_is_read_back_the_same(spec):
 
 @given(st.text("AllZero(),;=\"'\\ \n:stop5.", max_size=30))
 @settings(max_examples=100, deadline=None)
-def test_any_text_is_either_read_or_refused_with_a_cure(text):
+def test_any_text_is_either_read_or_refused_with_a_fix(text):
     try:
         specs, fix = read_specs(text), "none needed"
     except RuleInvalid as error:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from stoker.cli.main import make_parser
+from stoker.platform.api.services import make_services
+from stoker.platform.tracking.tracking import Tracking
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -45,6 +51,111 @@ def test_links_between_documents_resolve(document):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
+# Folders that documents name with a path inside the repository. Other paths in documents are those
+# of a job, of the platform's root or of the image.
+_TOP = r"(?:benchmarks|container_src|docker|docs|examples|tests)/"
+# Packages of `stoker`, which documents name without the folders above them.
+_PACKAGES = sorted(
+    folder.name
+    for folder in (REPOSITORY / "container_src/stoker").iterdir()
+    if (folder / "__init__.py").exists()
+)
+_IN_PACKAGE = rf"(?:{'|'.join(_PACKAGES)})/(?:\w+/)*(?:\w+(?:\.\w+)?)?"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(REPOSITORY)))
+def test_every_path_of_the_repository_that_is_named_exists(document):
+    if document.name == "CHANGELOG.md":
+        return  # it also names what has been removed since
+    spans = re.findall(r"`([^`\n]+)`", document.read_text())
+    words = [word.rstrip(",.;:") for span in spans for word in span.split()]
+    missing = [
+        *(w for w in words if re.match(_TOP, w) and not _exists(REPOSITORY, w)),
+        *(
+            w
+            for w in words
+            if re.fullmatch(_IN_PACKAGE, w)
+            and not _exists(REPOSITORY / "container_src/stoker", w)
+            and not _exists(REPOSITORY / "container_src/stoker/platform", w)
+        ),
+    ]
+    assert not missing, f"no such files: {missing}"
+
+
+def _exists(folder: Path, path: str) -> bool:
+    """`<group>` and `*` stand for any name; `…` and what follows a colon are left out."""
+    pattern = re.sub(r"<\w+>", "*", path.partition("::")[0].partition("#")[0]).rstrip("/…")
+    return any(folder.glob(pattern))
+
+
+@pytest.mark.parametrize(
+    "document", sorted((REPOSITORY / "docs/architecture").glob("*.md")), ids=lambda d: d.name
+)
+def test_every_module_that_an_architecture_page_lists_exists(document):
+    stems = {path.stem for path in (REPOSITORY / "container_src/stoker").rglob("*")}
+    text = document.read_text()
+    tables = re.findall(r"^\| (?:module|package|part) \|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    names = [
+        name.rpartition(".")[2]
+        for rows in tables
+        for row in rows.splitlines()
+        for name in re.findall(r"`([\w.]+)`", row.split("|")[1])
+    ]
+    dotted = re.findall(rf"`(?:stoker\.)?(?:{'|'.join(_PACKAGES)})\.([a-z_]+)[`.(]", text)
+    missing = [name for name in [*names, *dotted] if name not in stems]
+    assert not missing, f"no such modules: {missing}"
+
+
+def test_the_readme_is_short_and_has_one_picture():
+    text = (REPOSITORY / "README.md").read_text()
+    assert len(text.split()) <= 900
+    assert len(re.findall(r"!\[", text)) == 1
+
+
+def test_the_guide_lists_every_operation_of_the_platform(tmp_path):
+    guide = (REPOSITORY / "docs/guide/local.md").read_text()
+    section = guide.partition("## Operations")[2].partition("\n## ")[0]
+    listed = {
+        service: set(operations.split(", "))
+        for service, operations in re.findall(
+            r"^\| ([\w-]+) \| ([A-Z][\w, /-]+) \|$", section, re.M
+        )
+    }
+    # The tables of operations are made without using any of these.
+    root = SimpleNamespace(runs_database=tmp_path / "runs.sqlite")
+    context = SimpleNamespace(streams=None, series=None, root=root)
+    tracking = Tracking(context, None)
+    services = make_services(
+        context, None, None, tuning_store=None, tuning=None, tracking=tracking
+    )
+    tracking.close()
+    assert listed == {service.name: {*service.operations} for service in services}
+
+
+def test_the_guide_lists_every_command():
+    guide = (REPOSITORY / "docs/guide/commands.md").read_text()
+    listed = set(re.findall(r"^\| `stoker ([\w-]+)` \|", guide, re.M))
+    verbs = next(
+        action.choices
+        for action in make_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    assert listed == {*verbs}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(REPOSITORY)))
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(document):
+    cells = 0
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            cells = 0
+            continue
+        found = len(re.findall(r"(?<!\\)\|", line)) - 1
+        cells = cells or found
+        assert found == cells, line
+
+
 def test_the_readme_lists_every_guide_and_every_page_on_the_inside():
     documents = (REPOSITORY / "README.md").read_text().partition("## Documents")[2]
     listed = set(re.findall(r"\]\((docs/(?:guide|architecture)/[^)#]+)", documents))
@@ -80,11 +191,10 @@ def test_python_examples_of_the_readme_compile():
         compile(block, "README.md", "exec")
 
 
-def test_the_figures_of_the_readme_are_those_that_were_measured():
+def test_the_figures_that_are_shown_are_those_that_were_measured():
     results = (REPOSITORY / "benchmarks/RESULTS.md").read_text()
-    readme = (REPOSITORY / "README.md").read_text()
-    section = readme.partition("## Measured")[2].partition("\n## ")[0]
-    shown = [float(ratio) for ratio in re.findall(r"\*\*([\d.]+)\*\*", section)]
+    page = (REPOSITORY / "docs/measured.md").read_text()
+    shown = [float(ratio) for ratio in re.findall(r"\*\*([\d.]+)\*\*", page)]
     measured = [float(ratio) for ratio in re.findall(r"\*\*([\d.]+)\*\*", results)]
     assert len(shown) == 20
     for ratio in shown:

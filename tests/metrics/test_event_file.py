@@ -1,4 +1,4 @@
-"""One file a folder, whatever is written to it and whoever reads it."""
+"""One file per folder, for all writers and readers."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_run_is_there_before_its_first_event(tmp_path):
     file.close()
 
 
-def test_points_reach_the_file_while_training_goes_on(tmp_path):
+def test_points_reach_the_file_while_training_continues(tmp_path):
     file = EventFile(tmp_path)
     for step in range(3):
         file.stream.add_scalar((1.0, step, "t", 1.0))
@@ -88,7 +88,7 @@ def test_points_reach_the_file_while_training_goes_on(tmp_path):
     file.close()
 
 
-def test_one_that_was_closed_goes_on_in_a_new_file(tmp_path):
+def test_one_that_was_closed_continues_in_a_new_file(tmp_path):
     file = EventFile(tmp_path)
     file.stream.add_scalar((1.0, 1, "t", 1.0))
     file.close()

@@ -15,7 +15,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from stoker.metrics import events
 from stoker.metrics.histogram import make_histogram
-from stoker.metrics.records import make_record
+from stoker.storage.event_records import make_record
 
 STEPS = st.integers(-(2**63), 2**63 - 1)
 TIMES = st.floats(allow_nan=False)

@@ -29,7 +29,7 @@ def test_a_folder_that_cannot_be_made_is_told_once(tmp_path, caplog):
         file.flush()
     file.close()
     (warning,) = warnings_in(caplog)
-    assert "file/run cannot be written: Not a directory; training goes on" in warning
+    assert "file/run cannot be written: Not a directory; training continues" in warning
     assert "fix:" in warning
 
 

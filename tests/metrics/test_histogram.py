@@ -41,7 +41,7 @@ def near_edges():
     return np.concatenate((edges, np.nextafter(edges, up), np.nextafter(edges, down)))
 
 
-def test_values_at_every_edge_and_beside_it_are_counted_as_numpy_does():
+def test_values_at_every_edge_and_next_to_it_are_counted_as_numpy_does():
     values = np.tile(near_edges(), 4)
     assert values.size > LARGE
     assert_counts_as_numpy(values)

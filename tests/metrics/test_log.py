@@ -29,7 +29,7 @@ def test_a_metric_goes_to_tensorboard_the_file_and_stdout(job, capfd):
     assert capfd.readouterr().out == "[metric] step=12 loss=0.5 accuracy=0.25\n"
 
 
-def test_names_that_are_no_python_names_come_in_a_dictionary(job):
+def test_names_that_are_not_python_names_come_in_a_dictionary(job):
     job.log(1, {"train/loss": 1.0, "step": 2.0, "all_ranks": 3.0}, lr=0.1)
     flush(job)
     expected = {"train/loss", "step", "all_ranks", "lr"}
@@ -53,7 +53,7 @@ def test_a_tensor_is_what_it_was_when_it_was_logged(job):
     assert list(read_metrics(job.metrics_file)) == [(1, {"loss": 1.0})]
 
 
-def test_what_is_no_number_is_json_all_the_same(job, capfd):
+def test_what_is_not_a_number_is_json_anyway(job, capfd):
     job.log(2**62, a=math.nan, b=10**400, c=-math.inf)
     flush(job)
     entry = json.loads(job.metrics_file.read_text(), parse_constant=pytest.fail)
@@ -68,7 +68,7 @@ def test_what_is_no_number_is_json_all_the_same(job, capfd):
 def test_a_mistake_is_told_where_it_is_made(job, value):
     with pytest.raises(TypeError, match="not one number"):
         job.log(1, m=value)
-    with pytest.raises(TypeError, match="is no step"):
+    with pytest.raises(TypeError, match="is not a step"):
         job.log(None, m=1.0)
 
 
@@ -110,7 +110,7 @@ def test_the_log_and_the_writer_share_one_file(job):
     assert set(accumulate(job.tensorboard_dir).Tags()["scalars"]) == {"a", "b"}
 
 
-def test_the_file_goes_on_after_an_attempt_that_was_killed(job):
+def test_the_file_continues_after_an_attempt_that_was_killed(job):
     job.metrics_file.parent.mkdir(parents=True)
     job.metrics_file.write_text('{"step": 1, "metrics": {"m": 1}}\n{"step": 2, "met')
     job.log(3, m=3.0)

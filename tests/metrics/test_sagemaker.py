@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
-import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
 from stoker.metrics.sagemaker import make_metric_data
 from tests.metrics.reading import scalars
+from tests.s3_server import running_s3
 
 KEYS = {
     "AWS_ACCESS_KEY_ID": "key",
@@ -112,7 +108,7 @@ def test_a_job_without_a_trial_component_asks_once(scripts, service):
 
 
 @pytest.mark.parametrize("service", [{"components": ["c"], "refuses": True}], indirect=True)
-def test_a_refusal_is_told_once_and_training_goes_on(scripts, service):
+def test_a_refusal_is_reported_once_and_training_continues(scripts, service):
     ended = run(scripts, service)
     assert "trained" in ended.stdout
     assert ended.stderr.count("not sent to SageMaker Experiments") == 1
@@ -120,7 +116,7 @@ def test_a_refusal_is_told_once_and_training_goes_on(scripts, service):
 
 
 @pytest.mark.parametrize("service", [{"components": ["c"]}], indirect=True)
-def test_a_job_outside_sagemaker_calls_nobody(scripts, service):
+def test_a_job_outside_sagemaker_makes_no_calls(scripts, service):
     run(scripts, service, TRAINING_JOB_ARN="")
     assert service.calls == 0
 
@@ -135,26 +131,11 @@ def test_what_the_api_cannot_take_is_left_out():
 
 @pytest.fixture
 def bucket(tmp_path_factory):
-    """A folder served as S3 by rclone: address and folder of a bucket."""
-    rclone = shutil.which("rclone") or shutil.which("rclone", path=Path(sys.executable).parent)
-    if rclone is None:
-        pytest.skip("rclone is not installed")
+    """The address of an S3 server, and the folder of a bucket."""
     root = tmp_path_factory.mktemp("s3")
     (root / "bucket").mkdir()
-    address = ["--addr", "127.0.0.1:0", "--auth-key", "key,secret"]
-    argv = [rclone, "serve", "s3", str(root), *address]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as server:
-        # It names the port it was given once it listens.
-        lines = (re.search(r"http://[\d.:]+", line) for line in server.stderr)
-        found = next(filter(None, lines), None)
-        reader = threading.Thread(target=server.stderr.read)
-        reader.start()
-        try:
-            assert found, "rclone did not start"
-            yield found[0], root / "bucket"
-        finally:
-            server.terminate()
-            reader.join()
+    with running_s3(root) as address:
+        yield address, root / "bucket"
 
 
 STOCK = """

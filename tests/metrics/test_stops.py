@@ -67,7 +67,7 @@ def test_a_handler_that_calls_the_one_before_it_is_not_killed_by_it(scripts):
     assert "still here" in out
 
 
-def test_a_script_that_ignores_sigterm_goes_on(scripts):
+def test_a_script_that_ignores_sigterm_continues(scripts):
     process = scripts.start(
         LOG_AND_WAIT.format(before="signal.signal(signal.SIGTERM, signal.SIG_IGN)", after="")
         .replace("while True:", "while not signal.sigtimedwait([signal.SIGUSR2], 0.1):")

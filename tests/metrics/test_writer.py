@@ -195,7 +195,7 @@ ATTEMPT = """
 """
 
 
-def test_a_resumed_job_goes_on_where_its_checkpoint_was(scripts):
+def test_a_resumed_job_continues_where_its_checkpoint_was(scripts):
     scripts.run(ATTEMPT.format(first=0, last=8, value=1.0))
     scripts.run(ATTEMPT.format(first=5, last=10, value=2.0))
     expected = [(step, 1.0 if step < 5 else 2.0) for step in range(10)]

@@ -29,9 +29,9 @@ ENDED = ("Completed", "Stopped", "Failed")
 _PACKAGE = Path(stoker.__file__).parents[1]
 
 
-def wait_until(fact: Callable[[], Any], what: str) -> Any:
+def wait_until(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
     """Waits for a fact; returns it."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + seconds
     while not (found := fact()):
         assert time.monotonic() < deadline, f"never came true: {what}"
         time.sleep(0.05)
@@ -97,6 +97,15 @@ class LocalServer:
             if not self.root.database.exists():
                 return
             self.start()
+        # First those that would start further training jobs.
+        tuning = self.boto("sagemaker").list_hyper_parameter_tuning_jobs(
+            StatusEquals="InProgress", MaxResults=100
+        )
+        for job in tuning["HyperParameterTuningJobSummaries"]:
+            name = job["HyperParameterTuningJobName"]
+            self.boto("sagemaker").stop_hyper_parameter_tuning_job(
+                HyperParameterTuningJobName=name
+            )
         for job in self.boto("sagemaker").list_training_jobs(MaxResults=100)[
             "TrainingJobSummaries"
         ]:
@@ -131,6 +140,17 @@ class LocalServer:
         found = read_server_info(self.root)
         assert found is not None
         return found.endpoint
+
+    def sdk_environ(self) -> dict[str, str]:
+        """The variables that point stock code at it, as `stoker local env` prints them."""
+        keys = json.loads(self.root.credentials_file.read_text())
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": keys["access_key"],
+            "AWS_SECRET_ACCESS_KEY": keys["secret_key"],
+            "AWS_DEFAULT_REGION": REGION,
+            "SAGEMAKER_USER_CONFIG_OVERRIDE": str(self.root.sdk_config_file),
+        }
 
     def boto(self, service: str) -> Any:
         """A stock client."""

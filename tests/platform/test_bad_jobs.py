@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from botocore.exceptions import ClientError
 
+from stoker.platform.engines.engine import root_id
 from tests.platform.local_server import DEFAULT_BUCKET, channel, statuses, wait_until
 
 WAITS = """
@@ -24,9 +25,10 @@ WAITS = """
 MB = 1024 * 1024
 
 
-def find_container(job):
-    listed = ["docker", "ps", "-q", "--filter", f"name={job}-algo-1-1"]
-    return subprocess.check_output(listed, text=True).strip()
+def find_container(server):
+    """That of the only job; other servers on this machine may have jobs of the same name."""
+    label = f"label=stoker.root={root_id(server.root.folder)}"
+    return subprocess.check_output(["docker", "ps", "-q", "--filter", label], text=True).strip()
 
 
 def test_input_that_vanishes_is_the_clients_error(make_server, tmp_path):
@@ -88,6 +90,31 @@ def test_a_full_disk_fails_the_job_and_not_the_server(make_server):
     server.submit("small")
     assert server.wait("small")["TrainingJobStatus"] == "Completed"
     assert server.leftovers() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+def test_a_job_that_fills_the_disk_of_the_platform_is_recorded_as_failed(make_server):
+    """Its exit code and its record have space that was taken before."""
+    server = make_server()
+    server.root.folder.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", str(server.root.folder)]
+    subprocess.run(mounted, check=True)
+    try:
+        server.start()
+        server.submit(
+            "greedy",
+            """
+    import os, pathlib
+    (pathlib.Path(os.environ["SM_MODEL_DIR"]) / "all").write_bytes(bytes(200 << 20))
+    """,
+        )
+        job = server.wait("greedy")
+        assert job["TrainingJobStatus"] == "Failed", job
+        # The script meets it, or the platform just before the script's end is seen.
+        assert "No space left on device" in job["FailureReason"]
+        server.end()
+    finally:
+        subprocess.run(["umount", "--lazy", str(server.root.folder)], check=True)
 
 
 def test_a_checkpoint_that_cannot_be_uploaded_costs_the_job_but_not_its_model(server):
@@ -181,7 +208,7 @@ def test_a_container_that_vanishes_is_our_fault(make_server):
     server = make_server("docker").start()
     server.submit("gone", WAITS.format(go="/nothing"))
     server.wait_for_line("gone", "started")
-    subprocess.run(["docker", "rm", "-f", find_container("gone")], check=True, capture_output=True)
+    subprocess.run(["docker", "rm", "-f", find_container(server)], check=True, capture_output=True)
     job = server.wait("gone")
     assert job["FailureReason"].startswith("InternalServerError: ")
     assert server.leftovers() == []
@@ -200,7 +227,7 @@ def test_a_container_out_of_memory_is_told_from_other_failures(make_server):
     server.submit("oom", script)
     server.wait_for_line("oom", "started")
     update = ["docker", "update", "--memory", "64m", "--memory-swap", "64m"]
-    subprocess.run([*update, find_container("oom")], check=True, capture_output=True)
+    subprocess.run([*update, find_container(server)], check=True, capture_output=True)
     (server.root.host_dir("oom", "algo-1") / "output/data/go").touch()
     job = server.wait("oom")
     assert job["TrainingJobStatus"] == "Failed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -65,6 +67,43 @@ def test_a_failure_says_why_and_a_missing_program_too(server):
     assert entry["FailureReason"].startswith("ClientError: algo-1 cannot start")
     assert statuses(entry)[-2:] == ["Training", "Failed"]
     assert server.leftovers() == []
+
+
+def test_what_a_user_would_look_for_in_vain_is_said_in_one_line(server):
+    script = """
+    import os, pathlib, sys
+    folder = pathlib.Path(os.environ["SM_OUTPUT_DIR"], "tensorboard")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "events.out.tfevents.1").write_text("x")
+    sys.stderr.buffer.write(bytes(range(256)) * 8)
+    raise ValueError("the fire is out" + chr(0) * 50)
+    """
+    server.submit("lost", script)
+    reason = server.wait("lost")["FailureReason"]
+    assert "ValueError: the fire is out(binary)" in reason
+    assert all(letter.isprintable() or letter == "\n" for letter in reason)
+    said = [line for line in server.log("lost") if line.startswith("[stoker] ")]
+    for words in ("TensorBoardOutputConfig", "model.tar.gz is empty"):
+        assert len([line for line in said if words in line]) == 1, said
+
+
+def test_a_job_gets_its_share_of_the_cpus_and_is_told_so(make_server):
+    server = make_server(slots=2).start()
+    script = "import os; print('threads', os.environ['OMP_NUM_THREADS'])"
+    server.submit("shared", script)
+    server.submit("own", script, Environment={"OMP_NUM_THREADS": "7"})
+    server.submit("small", script, ResourceConfig={"InstanceType": "ml.m5.large"})
+    cpus = len(os.sched_getaffinity(0))
+    share = max(1, cpus // 2)
+    for name, threads in (("shared", min(4, share)), ("own", 7), ("small", min(2, share))):
+        job = server.wait(name)
+        assert f"threads {threads}" in server.log(name)
+        messages = {t["Status"]: t["StatusMessage"] for t in job["SecondaryStatusTransitions"]}
+        assert f"OMP_NUM_THREADS={threads}" in messages["Training"]
+    assert (
+        f"{cpus} CPUs are shared by 2 slots"
+        in server.describe("shared")["SecondaryStatusTransitions"][2]["StatusMessage"]
+    )
 
 
 def test_two_hosts_have_two_logs_and_one_model(server):
@@ -136,7 +175,8 @@ def test_tags_and_updates(server, tmp_path):
     client.update_training_job(TrainingJobName="tagged", ProfilerConfig=interval)
     config = server.root.host_dir("tagged", "algo-1") / "input/config/profilerconfig.json"
     wait_until(lambda: "200" in config.read_text(), "the profiler's configuration is new")
-    assert server.describe("tagged")["ProfilerConfig"] == {**profiler, **interval}
+    shown = {**profiler, **interval, "DisableProfiler": False}
+    assert server.describe("tagged")["ProfilerConfig"] == shown
     assert "/opt/ml" not in config.read_text(), "a process sees its own folder instead"
     for part, refusal in (
         ({"ProfilingIntervalInMilliseconds": 3}, "must be one of"),

@@ -7,6 +7,7 @@ has a job in every stage when it is killed.
 from __future__ import annotations
 
 import shutil
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,7 @@ def held(make_server, tmp_path):
     return Held(make_server(slots=len(STAGES)), tmp_path)
 
 
-def test_jobs_go_on_where_the_server_was_killed(held):
+def test_jobs_continue_where_the_server_was_killed(held):
     held.go.touch()
     held.start(**{stage: stage for stage in STAGES})
     for stage in STAGES:
@@ -143,7 +144,25 @@ def test_a_clean_end_of_the_server_leaves_jobs_running(held):
     held.require_complete("job")
 
 
-def test_stops_and_interruptions_go_on(held):
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_code_is_fetched_while_no_server_is_there(held, end):
+    held.go.touch()
+    held.start(job="training")
+    code = held.server.put("code/job/train.py", textwrap.dedent(held.script))
+    code = code.removesuffix("/train.py")
+    held.submit("job", HyperParameters={"sagemaker_submit_directory": code}, InputDataConfig=[])
+    held.wait_for("job")
+    (held.folder / "job").unlink()
+    run = held.server.root.folder / "processes/job-algo-1-1"
+    wait_until((run / "keeper.json").exists, "the host is started")
+    getattr(held.server, end)()
+    wait_until((run / "exit.json").exists, "the run is over")
+    held.server.start()
+    held.require_complete("job")
+    assert held.server.leftovers() == []
+
+
+def test_stops_and_interruptions_continue(held):
     stops = {"untold": "tell-asked", "told": "stopping"}
     held.start(**stops, spot="interrupted")
     for name in stops:

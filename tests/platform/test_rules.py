@@ -214,7 +214,7 @@ def test_a_stop_that_was_asked_for_in_the_last_moment_counts(make_server, tmp_pa
     assert go.exists()
 
 
-def test_a_stop_request_of_somebody_else_is_not_a_rules(server):
+def test_a_stop_request_of_another_process_is_not_a_rules(server):
     script = """
     write("output/stoker/stop.json", json.dumps({"by": "the script itself", "step": 3}))
     wait_for("end")
@@ -225,7 +225,7 @@ def test_a_stop_request_of_somebody_else_is_not_a_rules(server):
     assert server.wait("job")["TrainingJobStatus"] == "Completed"
 
 
-def test_statuses_and_findings_go_on_after_an_interruption(make_server, tmp_path):
+def test_statuses_and_findings_continue_after_an_interruption(make_server, tmp_path):
     hold = tmp_path / "hold"
     hold.touch()
     server = make_server().start(STOKER_HOLD=f"job/tell-interrupted={hold}")

@@ -146,7 +146,7 @@ def test_a_healthy_run_passes_and_what_was_never_saved_is_an_error(server):
     assert len(server.keys("debug/job/debug-output/index/")) == 10
 
 
-def test_a_run_that_somebody_stops_ends_its_rules_too(server):
+def test_a_run_that_is_stopped_ends_its_rules_too(server):
     submit(server, EXPLODING, DebugRuleConfigurations=rules()[1:])
     server.wait_for_line("job", "trains")
     wait_until(lambda: server.keys("debug/job/debug-output/index/"), "a step is saved")

@@ -11,6 +11,8 @@ import pytest
 
 from .training import steps_of
 
+pytestmark = pytest.mark.functional
+
 EXAMPLE = Path(__file__).parents[2] / "examples/by_feature/tensorboard/train.py"
 
 

@@ -102,7 +102,7 @@ def test_a_folder_that_cannot_be_written_is_one_warning(job, caplog):
     profile = job.profile(wait=0, warmup=1, active=1, repeat=3)
     train(profile, 8)
     (warning,) = warnings_in(caplog)
-    assert warning.startswith("no more profiler traces, training goes on: ")
+    assert warning.startswith("no more profiler traces, training continues: ")
     assert profile.is_over
     train(job.profile(wait=0, warmup=1, active=1, to="output"), 2)  # nothing of it is left over
     assert len(warnings_in(caplog)) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from stoker.contract.files import write_atomically
+from stoker.contract.files import read_regular, write_atomically
 from stoker.contract.quick_json import dumps, loads
 from stoker.contract.record import Record
 
@@ -55,18 +55,7 @@ def read_crashes(folder: str) -> list[Crash]:
         if not name.endswith(".json"):
             continue
         try:
-            with open(f"{folder}/{name}", "rb") as file:
-                crash = Crash(**loads(file.read().decode()))
+            crashes.append(Crash.read(loads(read_regular(f"{folder}/{name}").decode())))
         except (OSError, ValueError, TypeError, RecursionError):
             continue
-        if _is_sound(crash):
-            crashes.append(crash)
     return sorted(crashes, key=lambda crash: crash.at_seconds)
-
-
-def _is_sound(crash: Crash) -> bool:
-    texts = (crash.error, crash.traceback, crash.rank)
-    numbers = (crash.pid, crash.parent_pid, crash.at_seconds)
-    return all(isinstance(t, str) for t in texts) and all(
-        isinstance(n, int | float) for n in numbers
-    )

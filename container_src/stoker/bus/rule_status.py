@@ -1,7 +1,7 @@
-"""rules.json: how each rule of a job stands. The evaluator writes it, others read it.
+"""rules.json: the status of each rule of a job. The evaluator writes it, others read it.
 
 {"version": 1, "rules": [{"name", "rule", "status", "details", "step", "evaluated_steps",
-"findings", "changed_at"}]}
+"findings", "modified"}]}
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import time
 
 from stoker.contract.debugger import rules_file
-from stoker.contract.files import write_atomically
+from stoker.contract.files import read_regular, write_atomically
 from stoker.contract.quick_json import dumps, loads
 from stoker.contract.record import Record
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     Status = Literal["InProgress", "NoIssuesFound", "IssuesFound", "Error", "Stopping", "Stopped"]
 
 VERSION = 1
-IN_PROGRESS = "InProgress"
+STATUSES: tuple[Status, ...] = (
+    *("InProgress", "NoIssuesFound", "IssuesFound", "Error", "Stopping", "Stopped"),
+)
 DETAILS_LIMIT_CHARACTERS = 1024
 """As many as the service keeps of its StatusDetails."""
 
@@ -33,25 +35,21 @@ class RuleStatus(Record):
     """One rule, in the service's words."""
 
     name: str
-    rule: str
+    rule: str = ""
+    """Which rule of the catalogue or of the user's code; the platform does not keep it."""
     status: Status
     details: str = ""
     step: int = -1
     """Where it fired; -1 if it did not."""
     evaluated_steps: int = 0
     findings: int = 0
-    changed_at: str = ""
-    """ISO 8601, UTC."""
+    modified: float = 0.0
+    """When the status was reached or, in the platform's records, first seen: Unix time."""
 
     def with_status(self, status: Status, details: str = "") -> RuleStatus:
         """The same rule, now so."""
         kept = details[:DETAILS_LIMIT_CHARACTERS]
-        return self.replace(status=status, details=kept, changed_at=now_text())
-
-
-def now_text() -> str:
-    """The time, as all our files have it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return self.replace(status=status, details=kept, modified=time.time())
 
 
 def write_rule_statuses(paths: Paths, rules: Sequence[RuleStatus]) -> None:
@@ -67,20 +65,20 @@ def write_rule_statuses(paths: Paths, rules: Sequence[RuleStatus]) -> None:
 
 
 def read_rule_statuses(paths: Paths) -> list[RuleStatus]:
-    """How the rules stand; empty if there are none, or nobody could read the file."""
+    """The statuses of the rules; empty if there are none, or the file cannot be read."""
     try:
-        with open(rules_file(paths), "rb") as file:
-            content = loads(file.read().decode())
-        return [RuleStatus(**entry) for entry in content["rules"]]
+        content = loads(read_regular(rules_file(paths)).decode())
+        return [RuleStatus.read(entry) for entry in content["rules"]]
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return []
 
 
 def close_rules(paths: Paths, status: Status, details: str) -> None:
-    """Ends the rules that are still in progress, because nobody evaluates them any more."""
+    """Ends the rules that are still in progress, because no process evaluates them any more."""
     rules = read_rule_statuses(paths)
     closed = [
-        rule.with_status(status, details) if rule.status == IN_PROGRESS else rule for rule in rules
+        rule.with_status(status, details) if rule.status == "InProgress" else rule
+        for rule in rules
     ]
     if closed == rules:
         return

@@ -2,7 +2,7 @@
 
 Under `output/stoker`:
 
-    stop.json   written by whoever wants the job to end well (a rule, a command)
+    stop.json   written by a rule or a command that asks the job to stop and save
     left.json   written by the worker as it leaves: at which step, with which checkpoint
 
 The launcher removes both at the start and quotes the second in the outcome.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 
-from stoker.contract.files import remove_file, write_atomically
+from stoker.contract.files import read_regular, remove_file, write_atomically
 from stoker.contract.quick_json import dumps, loads
 from stoker.contract.record import Record
 
@@ -34,7 +34,7 @@ PLATFORM_VARIABLE = "STOKER_PLATFORM_STOPS"
 
 
 class StopRequest(Record):
-    """Somebody wants the job to end: after the step it is in, with a checkpoint."""
+    """A request to end the job after the current step, with a checkpoint."""
 
     by: str
     """Who, as the outcome names it: "SIGTERM", "rule vanishing_gradient"."""
@@ -69,15 +69,13 @@ def read_stop_request(paths: Paths) -> StopRequest | None:
     """What was asked for; None if nothing was, or it cannot be read."""
     fields = _read(_stop_file(paths))
     try:
-        request = StopRequest(**fields)
-    except TypeError:  # other names than ours
+        return StopRequest.read(fields)
+    except TypeError:  # not what we write
         return None
-    is_sound = isinstance(request.by, str) and isinstance(request.reason, str)
-    return request if is_sound else None
 
 
 def write_left(paths: Paths, left: Left) -> None:
-    """The worker's answer; one that cannot be written is no reason not to leave."""
+    """The worker's answer. The worker leaves even if it cannot be written."""
     try:
         _write(_left_file(paths), left)
     except OSError:
@@ -88,11 +86,9 @@ def read_left(paths: Paths) -> Left | None:
     """How the worker left; None if it did not say."""
     fields = _read(_left_file(paths))
     try:
-        left = Left(**fields)
+        return Left.read(fields)
     except TypeError:
         return None
-    is_sound = isinstance(left.step, int) and isinstance(left.checkpoint, int)
-    return left if is_sound else None
 
 
 def forget_stop(paths: Paths) -> None:
@@ -102,10 +98,10 @@ def forget_stop(paths: Paths) -> None:
 
 
 class StopListener:
-    """Hears SIGTERM for a whole process. A second one ends the process at once, as ever."""
+    """Handles SIGTERM for a whole process. A second SIGTERM ends the process, as by default."""
 
     def __init__(self) -> None:
-        self.heard_at: float | None = None
+        self.received_at: float | None = None
         """Monotonic time of the signal."""
         self._is_listening = False
         self._before: Callable[[int, FrameType | None], Any] | int | None = None
@@ -114,38 +110,38 @@ class StopListener:
         """From now on SIGTERM is noted. In a thread that may not, nothing happens."""
         import signal
 
-        if self._is_listening or self.heard_at is not None:
+        if self._is_listening or self.received_at is not None:
             return
         try:
-            before = signal.signal(signal.SIGTERM, self._hear)
+            before = signal.signal(signal.SIGTERM, self._receive)
         except ValueError:  # only the main thread may
             return
         self._is_listening = True
-        if before != self._hear:
+        if before != self._receive:
             self._before = before
 
     def rest(self) -> None:
-        """SIGTERM is again what it was before: nobody asks any more whether it came."""
+        """Restores the previous handler: no caller will ask any more whether SIGTERM came."""
         import signal
 
-        if not self._is_listening or self.heard_at is not None:
+        if not self._is_listening or self.received_at is not None:
             return
         # A handler that the script has installed meanwhile is its own, and stays.
-        if signal.getsignal(signal.SIGTERM) == self._hear:
+        if signal.getsignal(signal.SIGTERM) == self._receive:
             signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
         self._is_listening = False
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _receive(self, number: int, frame: FrameType | None) -> None:
         import signal
 
-        if self.heard_at is not None:  # a handler of the script's that hands on to this one
+        if self.received_at is not None:  # a handler of the script that calls this one
             return
-        self.heard_at = time.monotonic()
+        self.received_at = time.monotonic()
         signal.signal(number, signal.SIG_DFL)
-        if callable(self._before):  # the script's own handler keeps its say
+        if callable(self._before):  # the script's own handler still runs
             self._before(number, frame)
         elif not self._is_listening and self._before == signal.SIG_DFL:
-            os.kill(os.getpid(), number)  # put back after `rest`: nobody would ask for it
+            os.kill(os.getpid(), number)  # restored after `rest`: no caller would ask for it
 
 
 _LISTENERS: list[StopListener] = []
@@ -160,16 +156,16 @@ def stop_listener() -> StopListener:
 
 
 def find_stop(paths: Paths) -> StopRequest | None:
-    """Whether this process is to stop, and by whose wish: SIGTERM's, or that of stop.json."""
-    if stop_listener().heard_at is not None:
+    """The request to stop this process, if there is one: SIGTERM, or stop.json."""
+    if stop_listener().received_at is not None:
         return StopRequest(by="SIGTERM")
     return read_stop_request(paths) if os.path.exists(_stop_file(paths)) else None
 
 
 def seconds_left() -> float:
     """How much of the grace time is left; endless where no signal has come."""
-    heard_at = stop_listener().heard_at
-    return float("inf") if heard_at is None else heard_at + GRACE_SECONDS - time.monotonic()
+    received_at = stop_listener().received_at
+    return float("inf") if received_at is None else received_at + GRACE_SECONDS - time.monotonic()
 
 
 def _stop_file(paths: Paths) -> str:
@@ -187,8 +183,7 @@ def _write(path: str, record: Record) -> None:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        with open(path, "rb") as file:
-            fields = loads(file.read().decode())
+        fields = loads(read_regular(path).decode())
     except (OSError, ValueError, RecursionError):
         return {}
     return fields if isinstance(fields, dict) else {}

@@ -1,4 +1,4 @@
-"""Checkpoints: saved whole, in the background; resumed from the newest that is sound.
+"""Checkpoints: saved whole, in the background; resumed from the newest that is valid.
 
 The package itself is the call of scripts, `stoker.checkpoints(job, model=…)`; see
 `stoker.checkpoints.session.open_session`. `Store` looks at a folder and needs no torch.

@@ -6,6 +6,7 @@ import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
+from stoker.contract.files import open_regular
 from stoker.errors import CheckpointFailed
 
 TYPE_CHECKING = False
@@ -33,7 +34,7 @@ def checksum_named(name: str) -> Checksum:
     """The function of a manifest's `checksum` field.
 
     Raises:
-        CheckpointFailed: it is not installed here. The checkpoint may well be sound, so it must
+        CheckpointFailed: it is not installed here. The checkpoint may well be valid, so it must
             not be passed over in silence.
     """
     if name in _KNOWN:
@@ -65,5 +66,5 @@ def checksums_of_file(path: str, name: str) -> list[str]:
     def read(at: int) -> str:
         return hexadecimal(function(memoryview(os.pread(file.fileno(), PIECE_BYTES, at))))
 
-    with open(path, "rb") as file, ThreadPoolExecutor(_THREADS) as pool:
+    with open(open_regular(path), "rb") as file, ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(read, range(0, os.fstat(file.fileno()).st_size, PIECE_BYTES)))

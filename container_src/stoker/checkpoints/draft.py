@@ -1,7 +1,7 @@
-"""A checkpoint that is being written: a folder nobody else sees, until it is renamed.
+"""A checkpoint that is being written: a folder that readers ignore until it is renamed.
 
-The writer holds a lock on the folder. The kernel lets go of it when the writer dies, however it
-dies, so a leftover can be told from another writer's work without clocks or process numbers.
+The writer holds a lock on the folder. The kernel releases it when the writer dies, however it
+dies, so a leftover differs from another writer's work without clocks or process numbers.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import os
 import shutil
 from contextlib import suppress
 
-from stoker.checkpoints.uploader import IGNORED, names_in
+from stoker.checkpoints.upload_state import names_in
 from stoker.contract.files import write_atomically
+from stoker.contract.upload_markers import IGNORED
 from stoker.errors import CheckpointFailed
 
 PREFIX = "stoker-"
@@ -21,7 +22,7 @@ _ATTEMPTS = 100
 
 
 class Draft:
-    """A temporary folder beside the checkpoints, locked by the process that made it."""
+    """A temporary folder next to the checkpoints, locked by the process that made it."""
 
     def __init__(self, folder: str, token: str) -> None:
         """Makes the folder and locks it.
@@ -42,7 +43,7 @@ class Draft:
         )
 
     def _lock(self) -> bool:
-        """False if somebody swept the folder away between its making and its locking."""
+        """False if another process removed the folder between its creation and its locking."""
         try:
             self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
@@ -79,7 +80,7 @@ class Draft:
         return True
 
     def close(self) -> None:
-        """Lets go of it: another rank of this host has given it its name."""
+        """Releases it: another rank of this host has given it its name."""
         os.close(self._handle)
 
     def discard(self) -> None:
@@ -96,7 +97,7 @@ def sweep(folder: str) -> list[str]:
 
 
 def remove_whole(path: str) -> None:
-    """Removes a checkpoint so that nobody ever sees half of it."""
+    """Removes a checkpoint so that no reader ever sees half of it."""
     remove_hidden(hide(path))
 
 

@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class FollowedLoop(Loop):
-    """Keeps the random numbers of a place that somebody else counts."""
+    """Keeps the random numbers of a position that a framework counts."""
 
     @property
     def is_running(self) -> bool:

@@ -40,7 +40,7 @@ class Group:
         return value
 
     def exchange(self, requests: int) -> Callable[[], int]:
-        """Starts to unite the wishes (bits) of all ranks; the function returned waits for it."""
+        """Starts to combine the requests (bits) of all ranks; the result waits for them."""
         return lambda: requests
 
 
@@ -52,7 +52,7 @@ class Ranks(Group):
         self.size = dist.get_world_size()
         self.local_rank = int(job.environ.get("LOCAL_RANK", self.rank))
         self.local_size = int(job.environ.get("LOCAL_WORLD_SIZE", self.size))
-        # Its own, so that threads of ours never get between collectives of the script.
+        # A separate group, so that our threads never mix with collectives of the script.
         self._group = dist.new_group(backend="gloo")
 
     def gather(self, value: _T) -> list[_T]:

@@ -35,7 +35,7 @@ _STATE_FILE = "trainer_state.json"
 
 
 class StokerCheckpoints(TrainerCallback):
-    """Resumes from the newest sound checkpoint, saves in the background, leaves on SIGTERM.
+    """Resumes from the newest valid checkpoint, saves in the background, leaves on SIGTERM.
 
     After a resume, also inside an epoch, the losses are those of a run without interruption,
     as long as the data collator draws no random numbers. `train` returns as usual when a signal
@@ -72,7 +72,7 @@ class StokerCheckpoints(TrainerCallback):
         self._trainer: Trainer | None = None
 
     def train(self, trainer: Trainer) -> Any:  # noqa: ANN401 - what the trainer returns
-        """`trainer.train()`, from where the newest sound checkpoint is."""
+        """`trainer.train()`, from where the newest valid checkpoint is."""
         if self not in trainer.callback_handler.callbacks:
             trainer.add_callback(self)
         _check(trainer)

@@ -16,14 +16,16 @@ _LONGEST_SECONDS = 3600.0
 _FIRST_SECONDS = 60.0
 
 
-def best_interval_seconds(save_seconds: float, mean_seconds_between_interruptions: float) -> float:
-    """Young's approximation √(2·C·M): more saves cost more than they spare, fewer lose more.
+def young_interval(save_cost_seconds: float, mean_up_seconds: float) -> float:
+    """Young's interval √(2·C·M) in seconds: more saves cost more than they spare, fewer lose more.
+
+    J. W. Young, "A first order approximation to the optimum checkpoint interval" (1974).
 
     Example:
-        >>> best_interval_seconds(30, 2 * 3600) / 60   # about 11 minutes
+        >>> young_interval(30, 2 * 3600) / 60   # about 11 minutes
         10.954451150103322
     """
-    return math.sqrt(2 * save_seconds * mean_seconds_between_interruptions)
+    return math.sqrt(2 * save_cost_seconds * mean_up_seconds)
 
 
 class Schedule:
@@ -66,8 +68,8 @@ class Schedule:
         """Takes a measured save into account. Returns what to tell, if anything changed much."""
         if not self._is_auto:
             return ""
-        # The time until durable is more than the loop can lose: the rest runs beside it.
-        best = best_interval_seconds(save_seconds, self._mean_seconds)
+        # The time until durable is more than the loop can lose: the rest runs in parallel.
+        best = young_interval(save_seconds, self._mean_seconds)
         self.interval_seconds = min(max(best, _SHORTEST_SECONDS), _LONGEST_SECONDS)
         if self._told_seconds / 2 < self.interval_seconds < self._told_seconds * 2:
             return ""

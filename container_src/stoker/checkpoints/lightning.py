@@ -2,18 +2,18 @@
 # mypy: disable-error-code="import-not-found, misc"
 """Lightning: a callback that saves and resumes through Stoker's checkpoints.
 
-Needs `lightning` (pip install 'stoker[lightning]').
+Needs `lightning` (pip install 'stoker[lightning]'). Its trainer may also be that of
+`pytorch_lightning`, the same code under its older name.
 """
 
 from __future__ import annotations
 
+import importlib
 import signal
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
-from lightning.pytorch.utilities.exceptions import _TunerExitException
 
 from stoker.checkpoints.followed import FollowedLoop, follow
 from stoker.checkpoints.interval import MEAN_HOURS_BETWEEN_INTERRUPTIONS
@@ -21,9 +21,13 @@ from stoker.checkpoints.session import Session
 from stoker.contract.job import Job
 from stoker.errors import CheckpointFailed
 
+# By name: lightning.pytorch and pytorch_lightning have classes of their own for the same.
+_UNSHARDED = {"SingleDeviceStrategy", "DDPStrategy"}
+_TRAINER_MODULE = ".trainer.trainer"
+
 
 class StokerCheckpoints(Callback):
-    """Resumes from the newest sound checkpoint, saves in the background, leaves on SIGTERM.
+    """Resumes from the newest valid checkpoint, saves in the background, leaves on SIGTERM.
 
     After a resume, also inside an epoch, the losses are those of a run without interruption.
     `trainer.fit` returns as usual when a signal or a rule has stopped it; `stopped` tells.
@@ -81,7 +85,7 @@ class StokerCheckpoints(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Puts the boundary between two steps where Lightning asks for the next batch."""
         # Lightning's own handler calls collectives, which may not be done in a handler, and
-        # leaves without a checkpoint. The one before it is ours, and ours to take away.
+        # leaves without a checkpoint. The previous handler is ours, so we may restore it.
         before: Any = trainer._signal_connector._original_handlers.pop(signal.SIGTERM, None)
         if before is not None:
             signal.signal(signal.SIGTERM, before)
@@ -122,7 +126,7 @@ class StokerCheckpoints(Callback):
         self.close()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Waits for what is being written, and lets go."""
+        """Waits for what is being written, and ends the session."""
         session, self._session = self._session, None
         if session is not None:
             self.stopped = session.stopped
@@ -175,7 +179,7 @@ class _FollowedLoader:
         _note_place(self._session, self._trainer)
         if self._session.advance(step):
             self._callback.close()
-            raise _TunerExitException  # the one way out that lets fit() return
+            raise _way_out(self._trainer)
 
     def _is_inside_a_step(self) -> bool:
         """Between the batches whose gradients are added up."""
@@ -202,7 +206,7 @@ class _Batches:
 
 
 class _TrainerState:
-    """What Lightning puts into its own checkpoints, beside the weights and the optimizers."""
+    """What Lightning puts into its own checkpoints, except for the weights and the optimizers."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -210,7 +214,7 @@ class _TrainerState:
     def state_dict(self) -> dict[str, Any]:
         state = self._trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         ours = {"state_dict", "optimizer_states"}
-        # What a module was made with is no state, and may be of any type.
+        # The arguments of a module are not state, and may be of any type.
         made_with = {name for name in state if "hparams" in name or "hyper_parameters" in name}
         return {name: value for name, value in state.items() if name not in ours | made_with}
 
@@ -232,8 +236,17 @@ def _note_place(session: Session, trainer: Trainer) -> None:
     session.progress.step = trainer.global_step
 
 
+def _way_out(trainer: Trainer) -> Exception:
+    """The one exception that lets fit() return, of the package that the trainer is from."""
+    modules = [kind.__module__ for kind in type(trainer).__mro__]
+    own = next(name for name in modules if name.endswith(_TRAINER_MODULE))
+    package = own.removesuffix(_TRAINER_MODULE)
+    exceptions: Any = importlib.import_module(f"{package}.utilities.exceptions")
+    return exceptions._TunerExitException()  # type: ignore[no-any-return] # it has no types
+
+
 def _check(trainer: Trainer) -> None:
-    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+    if not _UNSHARDED & {kind.__name__ for kind in type(trainer.strategy).__mro__}:
         raise CheckpointFailed(
             f"{type(trainer.strategy).__name__} shards the model in its own way",
             fix="use Lightning's ModelCheckpoint(dirpath=job.checkpoint_dir) with it",

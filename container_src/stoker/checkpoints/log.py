@@ -1,4 +1,4 @@
-"""The few lines of ours in a worker's log."""
+"""The few lines that we write to a worker's log."""
 
 from __future__ import annotations
 

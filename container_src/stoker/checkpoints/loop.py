@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stoker.checkpoints.session import Session
 
 _T = TypeVar("_T")
+_END = object()
 
 
 class Leave(BaseException):
@@ -133,4 +134,6 @@ def _skip(batches: Iterator[Any], count: int) -> None:
     if indices is not None and getattr(batches, "_num_workers", None) == 0:
         batches = indices
     for _ in range(count):
-        next(batches, None)
+        # Not a loop over it: iter() would start Lightning's loader over.
+        if next(batches, _END) is _END:
+            return  # it has fewer by now

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
-
-from stoker.contract.record import Record
+from dataclasses import asdict, dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any, Literal
 
 NAME = "manifest.json"
@@ -20,7 +20,8 @@ class ManifestInvalid(Exception):
     """Its text says what is wrong; the checkpoint is passed over."""
 
 
-class Shard(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shard:
     """One file of a checkpoint."""
 
     name: str
@@ -29,8 +30,9 @@ class Shard(Record):
     """Of each piece of 16 MiB, in order."""
 
 
-class Metric(Record):
-    """What `best()` was told."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    """The metric that was passed to `best()`."""
 
     value: float
     mode: Literal["max", "min"] = "max"
@@ -38,7 +40,8 @@ class Metric(Record):
     """Whether it was the best of its run when it was saved."""
 
 
-class Manifest(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
     """Everything about a checkpoint but its tensors."""
 
     step: int
@@ -54,7 +57,7 @@ class Manifest(Record):
     is_sharded: bool = False
     """Each rank holds pieces of the tensors (FSDP2), not the leader all of them."""
     metric: Metric | None = None
-    config: Mapping[str, str] = {}
+    config: Mapping[str, str] = field(default_factory=dict)
     """The hyperparameters it was trained with; secret ones as a hash."""
     job: str = ""
     saved_at: str = ""
@@ -67,10 +70,7 @@ class Manifest(Record):
 
 def manifest_text(manifest: Manifest) -> str:
     """As it is written, with a seal over itself."""
-    fields = dict(manifest.__dict__)
-    fields["shards"] = [shard.__dict__ for shard in manifest.shards]
-    fields["metric"] = manifest.metric.__dict__ if manifest.metric else None
-    fields["format"] = FORMAT
+    fields = {**asdict(manifest), "format": FORMAT}
     return json.dumps({**fields, "seal": _seal(fields)}, indent=1, sort_keys=True) + "\n"
 
 
@@ -84,19 +84,85 @@ def parse_manifest(text: str) -> Manifest:
         if seal != _seal({**fields, "format": FORMAT}):
             raise ManifestInvalid("its manifest is damaged: the seal does not fit")
         return _from_fields(fields)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ManifestInvalid(f"its manifest is damaged: {error}") from None
+    except KeyError as error:
+        raise ManifestInvalid(f"its manifest is damaged: {error} is missing") from None
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ManifestInvalid(f"its manifest is damaged: {str(error)[:200]}") from None
 
 
 def _from_fields(fields: dict[str, Any]) -> Manifest:
+    """Checks every type: the rest of the code relies on them."""
+    named = _object(fields, _MANIFEST, needed=_NEEDED)
+    found = [_object(shard, _SHARD, needed=_SHARD) for shard in _list(named["shards"], dict)]
     shards = tuple(
-        Shard(**{**shard, "checksums": tuple(shard["checksums"])}) for shard in fields["shards"]
+        Shard(**{**shard, "checksums": _list(shard["checksums"], str)}) for shard in found
     )
-    metric = Metric(**fields["metric"]) if fields.get("metric") else None
-    parts = tuple(fields.get("parts", ()))
-    if any("/" in shard.name or shard.name.startswith(".") for shard in shards):
-        raise ManifestInvalid("its manifest names files outside its folder")
-    return Manifest(**{**fields, "shards": shards, "metric": metric, "parts": parts})
+    if not all(_SHARD_NAME.fullmatch(shard.name) for shard in shards):
+        raise ManifestInvalid("its manifest names files that no checkpoint has")
+    if len({shard.name for shard in shards}) < len(shards):
+        raise ManifestInvalid("its manifest names a file twice")
+    metric = named.get("metric")
+    if metric and _object(metric, _METRIC, needed=["value"]).get("mode", "max") not in (
+        "max",
+        "min",
+    ):
+        raise ValueError("the mode of its metric is neither max nor min")
+    config = _object(named.get("config", {}), dict.fromkeys(named.get("config", {}), str))
+    return Manifest(
+        **{
+            **named,
+            "shards": shards,
+            "metric": Metric(**metric) if metric else None,
+            "parts": _list(named.get("parts", []), str),
+            "config": config,
+        }
+    )
+
+
+_SHARD_NAME = re.compile(r"rank\d{5,9}\.safetensors", re.ASCII)
+_MOST = 1 << 63
+_MANIFEST: dict[str, Any] = {
+    **dict.fromkeys(("step", "epoch", "batch", "world_size"), int),
+    **dict.fromkeys(("checksum", "job", "saved_at"), str),
+    **{"shards": list, "parts": list, "is_sharded": bool, "config": dict},
+    "metric": dict | None,
+}
+_NEEDED = ("step", "epoch", "batch", "world_size", "shards", "checksum")
+_SHARD: dict[str, Any] = {"name": str, "size_bytes": int, "checksums": list}
+_METRIC: dict[str, Any] = {"value": float | int, "mode": str, "is_best": bool}
+
+
+def _object(
+    value: Any,  # noqa: ANN401 - from JSON
+    kinds: Mapping[str, Any],
+    *,
+    needed: Iterable[str] = (),
+) -> dict[str, Any]:
+    """A JSON object whose every field is known and of its type.
+
+    Raises:
+        ValueError: it is not.
+        KeyError: a field is missing.
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r:.80} was found, but an object is expected")
+    for name, own in value.items():
+        # In Python a truth value is a number.
+        is_kind = name in kinds and isinstance(own, kinds[name]) and type(own) is not bool
+        if not is_kind and not (name in kinds and kinds[name] is bool and type(own) is bool):
+            raise ValueError(f"{name:.80} is {own!r:.80}")
+        if isinstance(own, int) and not 0 <= own < _MOST and kinds[name] is int:
+            raise ValueError(f"{name} is {own!r:.80}")
+    for name in needed:
+        value[name]
+    return value
+
+
+def _list(values: Any, kind: type) -> tuple[Any, ...]:  # noqa: ANN401 - from JSON
+    """A JSON list whose every item is of one type. Raises ValueError otherwise."""
+    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+        raise ValueError(f"{values!r:.80} was found, but a list of {kind.__name__} is expected")
+    return tuple(values)
 
 
 def _seal(fields: Mapping[str, Any]) -> str:

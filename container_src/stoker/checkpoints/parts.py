@@ -9,7 +9,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from stoker.checkpoints.dtensors import is_dtensor, local_part
-from stoker.errors import CheckpointFailed, CheckpointMismatch
+from stoker.errors import CheckpointFailed, CheckpointMismatch, StokerError
 
 _RESERVED = {"own", "loop"}
 
@@ -52,16 +52,18 @@ class Parts:
         for name in self._parts.keys() & states.keys():
             try:
                 self._load(self._parts[name], states[name], named)
-            except (RuntimeError, ValueError, KeyError, TypeError) as error:
+            except StokerError:
+                raise
+            except Exception as error:  # each part refuses in its own way
                 raise CheckpointMismatch(
                     f"the checkpoint does not fit {name}: {str(error)[:600]}",
                     fix="the code has changed since it was saved: use another checkpoint folder, "
-                    "or stoker.checkpoints(…, resume=False) to start anew",
+                    "or stoker.checkpoints(…, resume=False) to start over",
                 ) from error
         return [name for name in self._parts if name not in states]
 
     def keeps_references(self, name: str) -> bool:
-        """Whether the part may go on using the very tensors it is given."""
+        """Whether the part may keep using the tensors that it is given."""
         return not isinstance(self._parts.get(name), torch.nn.Module)
 
     def optimizers(self) -> list[torch.optim.Optimizer]:
@@ -108,6 +110,8 @@ class Parts:
             load_by_name(state, *self._with_model(part))
         else:
             part.load_state_dict(state)
+        if isinstance(part, torch.optim.Optimizer):
+            _require_settings(part)
 
     def _with_model(
         self, part: torch.nn.Module | torch.optim.Optimizer
@@ -133,6 +137,15 @@ def _check(name: str, part: object) -> None:
             f"{name} is a {type(part).__name__}, which cannot be saved",
             fix="pass a dict, or an object with state_dict() and load_state_dict()",
         )
+
+
+def _require_settings(optimizer: torch.optim.Optimizer) -> None:
+    # torch takes the groups of any optimizer: what they lack is a KeyError in the first step.
+    groups = optimizer.param_groups
+    missing = sorted({n for n in optimizer.defaults for group in groups if n not in group})
+    if missing:
+        kind = type(optimizer).__name__
+        raise ValueError(f"it is of another optimizer than {kind}: {', '.join(missing)} missing")
 
 
 def _tensors_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:

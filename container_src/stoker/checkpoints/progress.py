@@ -20,7 +20,7 @@ class Progress:
     batch: int = 0
     """Batches of the present epoch."""
     best: float | None = None
-    """The best metric `best()` was told so far."""
+    """The best metric that was passed to `best()` so far."""
     world_size: int = field(default=1, compare=False)
 
     @property
@@ -32,7 +32,16 @@ class Progress:
         return asdict(self)
 
     def continue_from(self, saved: Mapping[str, Any], *, world_size: int) -> None:
-        """Takes the counters of a checkpoint over; with more ranks an epoch has fewer batches."""
+        """Takes the counters of a checkpoint over; with more ranks an epoch has fewer batches.
+
+        Raises:
+            ValueError, TypeError, KeyError: these are not counters.
+        """
+        counters = [saved[name] for name in ("step", "epoch", "batch", "world_size")]
+        if not all(type(count) is int and count >= 0 for count in counters):
+            raise ValueError(f"the counters are {counters!r:.80}")
+        if saved["best"] is not None:
+            float(saved["best"])
         self.step, self.epoch = int(saved["step"]), int(saved["epoch"])
         self.batch = int(saved["batch"]) * int(saved["world_size"]) // world_size
         self.best = saved["best"]

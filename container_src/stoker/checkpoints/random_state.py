@@ -1,4 +1,4 @@
-"""Random numbers that go on where they were: Python's, NumPy's, torch's, a loader's own."""
+"""Random numbers that continue where they were: Python's, NumPy's, torch's, a loader's own."""
 
 from __future__ import annotations
 
@@ -36,6 +36,20 @@ def restore_random_state(state: dict[str, Any]) -> None:
             torch.cuda.set_rng_state(own, device)
         # Last: the same rank may work with a device of another number than before.
         torch.cuda.set_rng_state(state["cuda"])
+
+
+def check_random_state(state: dict[str, Any]) -> None:
+    """Tries a state, and leaves every generator as it is.
+
+    Raises:
+        Exception: it cannot be restored. Each generator refuses in its own way.
+    """
+    before = read_random_state()
+    try:
+        restore_random_state(state)
+        restore_generators(state, [torch.Generator() for _ in state["generators"]])
+    finally:
+        restore_random_state(before)
 
 
 def restore_generators(state: dict[str, Any], generators: Sequence[torch.Generator]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,6 +18,7 @@ from stoker.checkpoints.resume import Resume, Resumed
 from stoker.checkpoints.saver import Saved, Saver
 from stoker.checkpoints.snapshot import Snapshot
 from stoker.checkpoints.store import Store
+from stoker.contract.files import now_text
 from stoker.contract.job import Job
 from stoker.errors import CheckpointFailed, CheckpointMismatch, StokerError
 
@@ -80,7 +80,7 @@ class Recorder:
         return self._place == progress.place
 
     def resume(self, progress: Progress, loop: Loop) -> Resumed | None:
-        """Takes the newest sound checkpoint up, if there is one, and it may be.
+        """Takes the newest valid checkpoint up, if there is one, and it may be.
 
         Raises:
             CheckpointMismatch: it is of another run.
@@ -142,7 +142,7 @@ class Recorder:
         text = f"checkpoint {name} is of other hyperparameters: {', '.join(changed)}"
         if changed and self._settings.if_changed == "refuse":
             raise CheckpointMismatch(
-                text, fix='use another checkpoint_s3_uri, or pass if_changed="warn" to go on'
+                text, fix='use another checkpoint_s3_uri, or pass if_changed="warn" to continue'
             )
         if changed and self._group.is_leader:
             warn(text)
@@ -171,7 +171,7 @@ class Recorder:
             metric=metric,
             config=self._settings.config,
             job=self._job.name,
-            saved_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            saved_at=now_text(),
         )
 
 

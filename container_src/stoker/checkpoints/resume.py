@@ -1,8 +1,11 @@
-"""Finding the newest checkpoint that is sound for every rank, and reading it."""
+"""Finding the newest checkpoint that is valid for every rank, and reading it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import torch
@@ -12,16 +15,18 @@ from stoker.checkpoints.group import Group
 from stoker.checkpoints.log import say, warn
 from stoker.checkpoints.manifest import Manifest
 from stoker.checkpoints.parts import Parts
+from stoker.checkpoints.progress import Progress
+from stoker.checkpoints.random_state import check_random_state
 from stoker.checkpoints.shards import MappedShard
 from stoker.checkpoints.store import Checkpoint, Store
 from stoker.checkpoints.tree import Encoder, decode
-from stoker.contract.record import Record
 from stoker.errors import CheckpointMismatch
 
 _FIRST_FILE = "rank00000.safetensors"
 
 
-class Resumed(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resumed:
     """What a checkpoint gave back."""
 
     checkpoint: Checkpoint
@@ -31,8 +36,22 @@ class Resumed(Record):
     """Of this rank; empty if the checkpoint knows no rank of this number."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Content:
+    """What one rank has read of a checkpoint."""
+
+    tree: Mapping[str, Any]
+    """The states of the parts as JSON, and …"""
+    first: MappedShard
+    """… the file with their tensors."""
+    loop: Mapping[str, Any]
+    own: Mapping[str, Any]
+    states: Mapping[str, Any] = field(default_factory=dict)
+    """Of the parts; empty where pieces of all ranks have to be put together first."""
+
+
 class Resume:
-    """Reads checkpoints, newest first, until one is sound on all ranks."""
+    """Reads checkpoints, newest first, until one is valid on all ranks."""
 
     def __init__(self, store: Store, group: Group, parts: Parts) -> None:
         self._store = store
@@ -40,16 +59,16 @@ class Resume:
         self._parts = parts
 
     def run(self) -> Resumed | None:
-        """Restores all parts from the newest sound checkpoint; None if there is none.
+        """Restores all parts from the newest valid checkpoint; None if there is none.
 
         Raises:
-            CheckpointMismatch: it is sound, but does not fit the model, or another part.
+            CheckpointMismatch: it is valid, but does not fit the model, or another part.
         """
         for checkpoint in self._candidates():
-            trouble, files = self._read(checkpoint)
+            trouble, content = self._read(checkpoint)
             troubles = [told for told in self._group.gather(trouble) if told]
-            if not troubles:
-                return self._restore(checkpoint, files)
+            if not troubles and content is not None:
+                return self._restore(checkpoint, content)
             self._skip(checkpoint.name, troubles[0])
         return None
 
@@ -67,44 +86,74 @@ class Resume:
         if self._group.is_leader:
             warn(f"checkpoint {name} is passed over: {problem}")
 
-    def _read(self, checkpoint: Checkpoint) -> tuple[str, dict[str, MappedShard]]:
-        """Reads and checks what this rank needs. Returns what is wrong, and the files."""
+    def _read(self, checkpoint: Checkpoint) -> tuple[str, _Content | None]:
+        """Reads and checks what this rank needs. Returns what is wrong, or else what it read."""
         manifest = _manifest_of(checkpoint)
         files: dict[str, MappedShard] = {}
         for number, shard in enumerate(manifest.shards):
             is_needed = shard.name in (_FIRST_FILE, self._own_file)
-            if not is_needed and number % self._group.local_size != self._group.local_rank:
-                continue  # another rank of this host checks it
+            is_checked = is_needed or number % self._group.local_size == self._group.local_rank
             try:
-                mapped = MappedShard(f"{checkpoint.path}/{shard.name}", shard.size_bytes)
-                checksums = tuple(checksums_of(mapped.memory, manifest.checksum))
-                if checksums != shard.checksums:
-                    return f"{shard.name} is damaged: its checksum does not fit", {}
-                if is_needed:
+                # Of what another rank of this host checks, at most the head is read.
+                if is_checked or manifest.is_sharded:
+                    mapped = MappedShard(f"{checkpoint.path}/{shard.name}", shard.size_bytes)
+                if is_checked:
+                    checksums = tuple(checksums_of(mapped.memory, manifest.checksum))
+                    if checksums != shard.checksums:
+                        return f"{shard.name} is damaged: its checksum does not fit", None
+                if is_needed or manifest.is_sharded:
                     mapped.parse()
                     files[shard.name] = mapped
             except (OSError, ValueError) as error:
-                return f"{shard.name} cannot be read: {error}", {}
-        return "", files
+                return f"{shard.name} cannot be read: {error}", None
+        try:
+            return "", self._take_apart(files, is_sharded=manifest.is_sharded)
+        # What is not a state can fail in any way, and torch's loader has errors of its own.
+        except Exception as error:
+            return f"it does not hold the state of a run: {_in_words(error)}", None
 
-    def _restore(self, checkpoint: Checkpoint, files: dict[str, MappedShard]) -> Resumed:
-        manifest, first = _manifest_of(checkpoint), files[_FIRST_FILE]
+    def _take_apart(self, files: dict[str, MappedShard], *, is_sharded: bool) -> _Content:
+        first = files[_FIRST_FILE]
+        tree = dict(first.rest["state"])
+        loop = decode(tree.pop("loop"), first.tensor)
+        Progress().continue_from(loop, world_size=1)
+        own = self._own_state(files)
+        for name in ("random", "epoch_start"):
+            if own and own[name] is not None:
+                check_random_state(own[name])
+        if is_sharded:
+            _check_pieces(files.values())
+            # Where the pieces go is seen later; now, whether the rest can be read.
+            blanks = dict.fromkeys(_sharded_names(tree), torch.empty(0))
+            decode({"map": tree}, _Finder(first, blanks, copy=False))
+            return _Content(tree=tree, first=first, loop=loop, own=own)
+        states = {
+            name: decode(part, _Finder(first, {}, copy=self._parts.keeps_references(name)))
+            for name, part in tree.items()
+        }
+        return _Content(tree=tree, first=first, loop=loop, own=own, states=states)
+
+    def _restore(self, checkpoint: Checkpoint, content: _Content) -> Resumed:
+        manifest, states = _manifest_of(checkpoint), content.states
         if self._parts.is_sharded and not manifest.is_sharded:
             raise CheckpointMismatch(
                 f"{checkpoint.name} was saved unsharded, but the model is sharded now",
-                fix="resume it as it was saved, or start anew with another checkpoint folder",
+                fix="resume it as it was saved, or start over with another checkpoint folder",
             )
-        pieces = self._read_pieces(checkpoint, manifest, first.rest["state"])
-        states = {
-            name: decode(tree, _Finder(first, pieces, copy=self._parts.keeps_references(name)))
-            for name, tree in first.rest["state"].items()
-        }
-        loop = states.pop("loop")
+        if manifest.is_sharded:
+            pieces = self._read_pieces(checkpoint, manifest, content.tree)
+            states = {
+                name: decode(
+                    tree, _Finder(content.first, pieces, copy=self._parts.keeps_references(name))
+                )
+                for name, tree in content.tree.items()
+            }
         self._tell_missing(self._parts.load(states, named=manifest.is_sharded), states)
-        own = self._own_state(files)
         if self._group.is_leader:
             say(f"resumed from step {manifest.step} ({checkpoint.name})")
-        return Resumed(checkpoint=checkpoint, manifest=manifest, loop=loop, own=own)
+        return Resumed(
+            checkpoint=checkpoint, manifest=manifest, loop=content.loop, own=content.own
+        )
 
     @property
     def _own_file(self) -> str:
@@ -121,8 +170,6 @@ class Resume:
         self, checkpoint: Checkpoint, manifest: Manifest, tree: Mapping[str, Any]
     ) -> dict[str, torch.Tensor]:
         """Sharded tensors, each in the form in which the model has it now."""
-        if not manifest.is_sharded:
-            return {}
         # Only a sharded job waits for this import.
         from stoker.checkpoints.sharding import read_pieces
 
@@ -132,7 +179,14 @@ class Resume:
                 encoder.encode(state, name)
         now: dict[str, torch.Tensor] = {**encoder.tensors, **encoder.sharded}
         wanted = {name: now[name] for name in _sharded_names(tree) if name in now}
-        read_pieces([f"{checkpoint.path}/{shard.name}" for shard in manifest.shards], wanted)
+        try:
+            read_pieces([f"{checkpoint.path}/{shard.name}" for shard in manifest.shards], wanted)
+        except ValueError as error:
+            raise CheckpointMismatch(
+                f"{checkpoint.name} does not fit the model: {str(error)[:600]}",
+                fix="resume it with the model it was saved with, or start over with another "
+                "checkpoint folder",
+            ) from error
         return wanted
 
     def _tell_missing(self, fresh: list[str], states: Mapping[str, Any]) -> None:
@@ -173,3 +227,30 @@ def _sharded_names(tree: Any) -> list[str]:  # noqa: ANN401 - JSON is any of six
     if isinstance(tree, list):
         return [name for value in tree for name in _sharded_names(value)]
     return []
+
+
+def _check_pieces(files: Iterable[MappedShard]) -> None:
+    """Whether the pieces of each tensor can be those of a whole. Raises ValueError or KeyError."""
+    wholes: dict[str, list[int]] = {}
+    elements: Counter[str] = Counter()
+    for file in files:
+        for name, piece in file.rest["pieces"].items():
+            offsets, whole, sizes = piece["offsets"], piece["whole"], file.places[name].shape
+            ends = [start + size for start, size in zip(offsets, sizes, strict=True)]
+            is_inside = all(0 <= end <= most for end, most in zip(ends, whole, strict=True))
+            if (
+                not is_inside
+                or min(offsets, default=0) < 0
+                or wholes.setdefault(name, whole) != whole
+            ):
+                raise ValueError(f"{name} has a piece at {offsets!r:.80} of {whole!r:.80}")
+            elements[name] += prod(sizes)
+    for name, whole in wholes.items():
+        if elements[name] != prod(whole):
+            raise ValueError(f"{name} has {elements[name]} elements of {prod(whole)}")
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"{str(error)[:200]} is missing"
+    return str(error)[:200] or type(error).__name__

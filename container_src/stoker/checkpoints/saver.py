@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass, replace
 
 from stoker.checkpoints import manifest
-from stoker.checkpoints.checksums import PREFERRED
-from stoker.checkpoints.direct import whole_blocks, write_direct
+from stoker.checkpoints.checksums import PIECE_BYTES, PREFERRED, checksum_named, hexadecimal
 from stoker.checkpoints.draft import Draft
 from stoker.checkpoints.group import Group
 from stoker.checkpoints.log import warn
@@ -17,12 +18,13 @@ from stoker.checkpoints.snapshot import Snapshot
 from stoker.checkpoints.spare import Spare
 from stoker.checkpoints.staging import Staging
 from stoker.checkpoints.store import Store, make_name
-from stoker.checkpoints.uploader import is_uploading
-from stoker.contract.record import Record
+from stoker.checkpoints.upload_state import is_uploading
 from stoker.errors import CheckpointFailed, StokerError
+from stoker.storage.direct_file import DirectFile, whole_blocks
 
 
-class Saved(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Saved:
     """A checkpoint that is on the disk."""
 
     name: str
@@ -31,7 +33,8 @@ class Saved(Record):
     """From the call to durable."""
 
 
-class _Written(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Written:
     """What one rank tells the others about its part."""
 
     shard: Shard | None = None
@@ -51,7 +54,7 @@ class Saver:
         store: where to.
         group: the ranks that write together; used by this object's own thread only.
         token: for temporary names; the same on all ranks, and on no other job.
-        keep: how many of the newest to keep beside the best.
+        keep: how many of the newest to keep in addition to the best.
         """
         self.staging = Staging()
         self.last: Saved | None = None
@@ -97,7 +100,7 @@ class Saver:
         snapshot.copy_early(self.staging)
         self._count += 1
         self._pending = self._thread.submit(self._save, snapshot, about, started)
-        self._snapshot = snapshot  # last: nobody waits for a copy that was never begun
+        self._snapshot = snapshot  # last: no caller must wait for a copy that was never begun
 
     def wait_for_copy(self) -> None:
         """Returns when the state may change again."""
@@ -146,7 +149,7 @@ class Saver:
             raise _failed(about.step, "; ".join(troubles) or written.trouble, fix=fix)
         shards = tuple(w.shard for w in told if w.shard is not None)
         is_sharded = any(w.is_sharded for w in told)
-        about = about.replace(shards=shards, checksum=PREFERRED, is_sharded=is_sharded)
+        about = replace(about, shards=shards, checksum=PREFERRED, is_sharded=is_sharded)
         name = self._publish(draft, about, max(w.serial for w in told))
         return Saved(name=name, step=about.step, seconds=time.monotonic() - started)
 
@@ -166,7 +169,7 @@ class Saver:
         except OSError as error:
             self._spare.drop()  # on a full disk the next save can use the room
             return draft, _Written(trouble=f"{error.strerror} ({self._store.folder})")
-        except Exception as error:  # a bug of ours must not leave the other ranks waiting
+        except Exception as error:  # an internal error must not leave the other ranks waiting
             return draft, _Written(trouble=repr(error))
         finally:
             snapshot.release()
@@ -175,7 +178,7 @@ class Saver:
         path = f"{draft.path}/{self._file_name}"
         self._spare.hand_to(path)
         memory = self.staging.memory(whole_blocks(size_bytes))
-        checksums = write_direct(path, memory, size_bytes, checksum=PREFERRED)
+        checksums = _write_in_pieces(path, memory, size_bytes)
         return Shard(name=self._file_name, size_bytes=size_bytes, checksums=checksums)
 
     def _publish(self, draft: Draft, about: Manifest, serial: int) -> str:
@@ -212,7 +215,7 @@ class Saver:
         return make_name(serial, about.step), self._prune(make_name(serial, about.step)), ""
 
     def _prune(self, name: str) -> list[str]:
-        """Names of what is gone. That something stays is no reason to call a save failed."""
+        """Names of what was removed. If something stays, the save has not failed."""
         try:
             doomed = self._store.prune(keep=self._keep, trust=name, dry_run=True)
             for checkpoint in doomed:
@@ -223,11 +226,29 @@ class Saver:
             return []
 
 
+def _write_in_pieces(path: str, memory: memoryview, size_bytes: int) -> tuple[str, ...]:
+    """Writes memory to a file, durably, and returns the checksum of each of its pieces.
+
+    One piece at a time and all in the calling thread: the kernel cuts a piece into enough requests
+    to keep a disk busy, and more threads would take more of caches and memory from the training.
+    """
+    checksum_of = checksum_named(PREFERRED)
+    checksums = []
+    with closing(DirectFile(path, mode=0o644)) as file:
+        for start in range(0, size_bytes, PIECE_BYTES):
+            end = min(start + PIECE_BYTES, size_bytes)
+            checksums.append(hexadecimal(checksum_of(memory[start:end])))
+            file.write(memory[start : whole_blocks(end)], start)
+        file.end(size_bytes)
+        file.sync()
+    return tuple(checksums)
+
+
 def _failed(step: int, trouble: str, *, fix: str = "") -> CheckpointFailed:
     if any(text in trouble for text in ("No space left", "quota")):
         fix = "give the job a larger volume (volume_size), or keep fewer: checkpoints(…, keep=1)"
     return CheckpointFailed(
         f"the checkpoint of step {step} could not be written: {trouble}",
         fix=fix
-        or "look at the checkpoint folder: it must be writable, and nobody else may clean it",
+        or "look at the checkpoint folder: it must be writable, and no other process may clean it",
     )

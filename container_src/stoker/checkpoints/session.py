@@ -40,8 +40,8 @@ def open_session(
     Args:
         job: from `stoker.job()`.
         folder: instead of the job's own, which is synced with S3.
-        keep: how many of the newest checkpoints to keep, beside the best.
-        resume: False starts anew, whatever is there.
+        keep: how many of the newest checkpoints to keep, in addition to the best.
+        resume: False starts from scratch, whatever is there.
         if_changed: what to do about a checkpoint of other hyperparameters.
         config: what makes a run this run, instead of the job's hyperparameters.
         overlap: copy parameters while the next forward and backward pass run. False copies all
@@ -150,7 +150,7 @@ class Session:
 
     def should_stop(self) -> bool:
         """Whether a signal or a rule wants this process to stop; ranks may differ in this."""
-        return self._stopping.is_wished()
+        return self._stopping.is_requested()
 
     def advance(self, step: int | None = None) -> bool:
         """Counts a step that is done; for loops that are not `batches`. Saves if it is due.
@@ -178,7 +178,7 @@ class Session:
     def __enter__(self) -> Self:
         self._group = make_group(self._job)
         self._stopping = Stopping(self._job, self._group)
-        with ExitStack() as undo:  # a script that goes on without us must hear SIGTERM again
+        with ExitStack() as undo:  # a script that continues without us must get SIGTERM again
             undo.callback(self._stopping.rest)
             self._recorder = Recorder(
                 self._job, self._parts, self.store, self._settings, self._group

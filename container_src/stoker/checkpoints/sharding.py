@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
@@ -56,7 +57,7 @@ class Piece:
 def own_piece(tensor: torch.Tensor) -> Piece | None:
     """What this rank is to write of a tensor; None if nothing, or another has the same piece."""
     if not isinstance(tensor, DTensor):
-        raise TypeError(f"{type(tensor).__name__} is no DTensor")
+        raise TypeError(f"{type(tensor).__name__} is not a DTensor")
     coordinate = tensor.device_mesh.get_coordinate()
     placed = zip(coordinate or (), tensor.placements, strict=False)
     is_replica = any(place.is_replicate() and at > 0 for at, place in placed)
@@ -75,13 +76,16 @@ def read_pieces(files: list[str], wanted: Mapping[str, torch.Tensor]) -> None:
     """Fills tensors, whole ones or one's own pieces, from the files of all ranks that saved.
 
     Raises:
-        ValueError: a file is not one of ours.
+        ValueError: a file is not a shard that Stoker wrote, or its tensors do not fit.
     """
     is_group = dist.is_available() and dist.is_initialized()
     target = dict(wanted)
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    with torch.no_grad():
-        load(target, storage_reader=_Reader(files), planner=planner, no_dist=not is_group)
+    try:
+        with torch.no_grad():
+            load(target, storage_reader=_Reader(files), planner=planner, no_dist=not is_group)
+    except (CheckpointException, RuntimeError, KeyError) as error:  # the first is not an Exception
+        raise ValueError(str(error)) from error
 
 
 def state_by_name(model: nn.Module, optimizer: Optimizer | None = None) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from stoker.contract.files import open_regular
+
 _ALIGNMENT_BYTES = 4096
 _METADATA = "__metadata__"
 _OURS = "stoker"
@@ -42,7 +44,7 @@ _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a tensor lies in the file."""
+    """Where a tensor is in the file."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -68,7 +70,7 @@ class _Entries:
     """What the head of a file says about its tensors, in the order of the file."""
 
     offsets: dict[str, tuple[torch.dtype, torch.Size, int]]
-    """Where each lies, in bytes from the first one."""
+    """Where each one is, in bytes from the first one."""
     text: str
     size_bytes: int
 
@@ -92,17 +94,23 @@ def parse_head(file: memoryview) -> tuple[dict[str, Place], dict[str, Any]]:
     """The places of the tensors in a file, and what else was saved.
 
     Raises:
-        ValueError: it is no such file.
+        ValueError: it is not such a file.
     """
     try:
         head_bytes = 8 + int.from_bytes(file[:8], "little")
         header = json.loads(bytes(file[8:head_bytes]))
         places = _places(header, head_bytes)
         rest = json.loads(header[_METADATA][_OURS])
-    except (KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"no shard of ours: {error!r}") from None
+        if not all(isinstance(rest[part], dict) for part in ("own", "pieces", "state")):
+            raise ValueError("it does not hold the state of a rank")
+    except KeyError as error:
+        raise ValueError(
+            f"it is not a shard that Stoker wrote: {str(error)[:200]} is missing"
+        ) from None
+    except (TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"it is not a shard that Stoker wrote: {str(error)[:200]}") from None
     if any(p.start < head_bytes or p.start + p.size_bytes > len(file) for p in places.values()):
-        raise ValueError("a tensor lies outside the file")
+        raise ValueError("a tensor is outside the file")
     return places, rest
 
 
@@ -114,7 +122,7 @@ class MappedShard:
 
     def __init__(self, path: str, size_bytes: int) -> None:
         """Raises OSError: it cannot be read, or has another size."""
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             if file.seek(0, 2) != size_bytes:
                 raise OSError(0, "it has another size")
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -126,7 +134,7 @@ class MappedShard:
         return memoryview(self._map)
 
     def parse(self) -> None:
-        """Reads the head. Raises ValueError: it is no such file."""
+        """Reads the head. Raises ValueError: it is not such a file."""
         self.places, self.rest = parse_head(self.memory)
 
     def tensor(self, name: str) -> torch.Tensor:
@@ -141,8 +149,16 @@ class MappedShard:
 
 def _places(header: dict[str, Any], head_bytes: int) -> dict[str, Place]:
     def place(dtype: str, shape: Sequence[int], data_offsets: Sequence[int]) -> Place:
-        start = head_bytes + int(data_offsets[0])
-        return Place(dtype=_DTYPES[dtype], shape=tuple(shape), start=start)
+        start, end = data_offsets
+        # Not isinstance: in Python a truth value is a number.
+        if not all(type(number) is int and number >= 0 for number in (*shape, start, end)):
+            raise ValueError(f"a tensor has the shape {shape!r:.80} at {data_offsets!r:.80}")
+        if dtype not in _DTYPES:
+            raise ValueError(f"a tensor has the type {dtype!r:.80}")
+        found = Place(dtype=_DTYPES[dtype], shape=tuple(shape), start=head_bytes + start)
+        if found.size_bytes != end - start:
+            raise ValueError(f"a tensor of {found.size_bytes} bytes is in {end - start}")
+        return found
 
     return {name: place(**entry) for name, entry in header.items() if name != _METADATA}
 

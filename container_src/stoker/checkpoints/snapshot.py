@@ -1,4 +1,4 @@
-"""The state at one moment: what is fixed at once, and what is copied while training goes on."""
+"""The state at one moment: what is fixed at once, and what is copied while training continues."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Snapshot:
             is_leader: whether this rank is the leader.
         """
         common, local = Encoder(), Encoder()
-        state_tree = {name: common.encode(value, name) for name, value in state.items()}
-        own_tree = {name: local.encode(value, f"own.{name}") for name, value in own.items()}
+        state_tree = {name: _encode(common, value, name) for name, value in state.items()}
+        own_tree = {name: _encode(local, value, f"own.{name}") for name, value in own.items()}
         pieces = _own_pieces(common.sharded) if common.sharded else {}
         self.is_sharded = bool(common.sharded)
         self._tensors = {name: piece.tensor for name, piece in pieces.items()} | local.tensors
@@ -99,6 +99,17 @@ class Snapshot:
         self._copied.wait()
 
 
+def _encode(encoder: Encoder, value: object, name: str) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return encoder.encode(value, name)
+    except (RecursionError, TypeError, ValueError) as error:
+        # torch refuses some tensors in its own words: those of a lazy module, for one.
+        raise CheckpointFailed(
+            f"{name} cannot be saved: {str(error)[:300]}",
+            fix=f"keep plain values and initialized tensors in {name}",
+        ) from error
+
+
 def _own_pieces(tensors: dict[str, torch.Tensor]) -> dict[str, Piece]:
     # Only a sharded job waits for this import.
     from stoker.checkpoints.sharding import own_piece
@@ -114,5 +125,5 @@ def _make_streams(tensors: Iterable[torch.Tensor]) -> list[torch.cuda.Stream]:
 
 
 def _version(tensor: torch.Tensor) -> int:
-    """Counts the changes in place, whoever makes them."""
+    """Counts the changes in place, whatever code makes them."""
     return -1 if tensor.is_inference() else int(tensor._version)

@@ -1,8 +1,8 @@
 """The file of a checkpoint that has been removed, kept for the next save to write over.
 
-Its blocks are there already: to free a gibibyte and to find another one takes as long as to write
-it, and costs the training beside it more. At most one is kept, so the disk never holds more than
-it did while a checkpoint was being written.
+Its blocks are already allocated: to free a gibibyte and to allocate another one takes as long as
+to write it, and slows the training down more. At most one is kept, so the disk never holds more
+than it did while a checkpoint was being written.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import signal
 from contextlib import suppress
 
 from stoker.checkpoints.draft import PREFIX, SPARE, hide, remove_hidden
+from stoker.contract.files import open_regular
 
 _FILE_SYSTEMS = {"ext2", "ext3", "ext4", "tmpfs", "xfs"}
 
 
 class Spare:
-    """What one writer keeps beside its checkpoints, under a name that a sweep removes."""
+    """What one writer keeps next to its checkpoints, under a name that a sweep removes."""
 
     def __init__(self, folder: str, token: str, file_name: str) -> None:
         """Args:
@@ -31,7 +32,7 @@ class Spare:
         self._path = f"{folder}/{PREFIX}{token}{SPARE}"
 
     def remove(self, checkpoint: str) -> None:
-        """Removes a checkpoint in one step, and keeps its file unless somebody may need it."""
+        """Removes a checkpoint in one step; keeps its file unless another process may need it."""
         hidden = hide(checkpoint)
         if not os.path.islink(hidden):
             self._keep(f"{hidden}/{self._name}")
@@ -43,7 +44,7 @@ class Spare:
         kept = f"{self._path}/{self._name}"
         with suppress(OSError):
             os.mkdir(self._path)
-            # First: once it is here, nobody finds it any more who has not opened it by now.
+            # First: once it is here, a process that has not opened it yet cannot find it.
             os.rename(file, kept)
         if not _is_unused(kept):
             self.drop()
@@ -60,9 +61,10 @@ class Spare:
 
 
 def _sees_readers(folder: str) -> bool:
-    """Whether the file system tells of everybody who has a file open or mapped.
+    """Whether the file system knows every process that has a file open or mapped.
 
-    Through an overlay a file is mapped without being open, so those that do are listed.
+    An overlay does not: a file mapped through it does not count as open on the layer below, and
+    the lease would be granted although a reader exists. So the file systems that do are listed.
     """
     try:
         device = os.stat(folder).st_dev
@@ -77,22 +79,22 @@ def _sees_readers(folder: str) -> bool:
 
 
 def _is_unused(path: str) -> bool:
-    """Whether nobody else has the file open or mapped, or under another name.
+    """Whether no other process has the file open or mapped, and it has no second name.
 
-    A reader of a file that is unlinked reads on undisturbed; of one that is written over, not.
+    A reader of an unlinked file is not disturbed; a reader of a file that is overwritten is.
     """
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+        handle = open_regular(path, os.O_WRONLY)
     except OSError:
         return False
     try:
         # The kernel grants a lease for writing only to the one process that has a file open.
-        # Were somebody to open it now, SIGIO would end us; SIGURG is ignored.
+        # If a process opened it now, the default SIGIO would end us; SIGURG is ignored.
         fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         return os.fstat(handle).st_nlink == 1
-    except OSError:  # somebody has it open, or the file system knows no leases
+    except OSError:  # another process has it open, or the file system has no leases
         return False
     finally:
         os.close(handle)

@@ -40,7 +40,7 @@ class Staging:
         return memoryview(self._bytes.numpy())[:size_bytes]  # type: ignore[arg-type] # it is one
 
     def tensor(self, place: Place) -> torch.Tensor:
-        """A tensor that lies in it."""
+        """A tensor whose memory is in it."""
         part = self._bytes[place.start : place.start + place.size_bytes]
         if not len(part):  # an empty slice may lie anywhere, aligned or not
             return torch.empty(place.shape, dtype=place.dtype)

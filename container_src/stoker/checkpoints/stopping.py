@@ -1,4 +1,4 @@
-"""Leaving early: when all ranks have heard of it, at the same step, and saying so."""
+"""Leaving early: once all ranks know of the request, at the same step, and reporting it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _STOP, _TIME = 1, 2
 
 
 class Stopping:
-    """What the ranks of a job wish, united between two steps.
+    """What the ranks of a job request, combined between two steps.
 
-    The wishes of one step are on their way while the next one runs, so that agreeing costs no
-    time; all ranks act upon them one step later, and so at the same step.
+    The requests of one step are exchanged while the next one runs, so that agreeing costs no
+    time; all ranks act on them one step later, and so at the same step.
     """
 
     def __init__(self, job: Job, group: Group) -> None:
@@ -25,7 +25,7 @@ class Stopping:
         self._under_way: Callable[[], int] | None = None
         stop_listener()
 
-    def is_wished(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether this process was asked to stop."""
         return find_stop(self._job.paths) is not None
 
@@ -67,5 +67,5 @@ class Stopping:
             write_left(self._job.paths, left)
 
     def _requests(self, is_time: Callable[[], bool]) -> int:
-        stop = _STOP if self.is_wished() else 0
+        stop = _STOP if self.is_requested() else 0
         return stop | (_TIME if self._group.is_leader and is_time() else 0)

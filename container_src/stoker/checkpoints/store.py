@@ -1,29 +1,31 @@
-"""A folder of checkpoints: what is in it, what is sound, what may go. Needs no torch.
+"""A folder of checkpoints: what is in it, what is valid, what may be removed. Needs no torch.
 
     000012-step-480/
         rank00000.safetensors      one file per rank that has something to say
         manifest.json              sizes and checksums of the files; written last
 
 The first number counts the saves. It alone decides which is the newest: clocks go back, and so do
-steps when a run starts anew.
+steps when a run starts again.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass, replace
 
 from stoker.checkpoints import draft, manifest
 from stoker.checkpoints.checksums import checksums_of_file
 from stoker.checkpoints.manifest import Manifest, ManifestInvalid, parse_manifest
-from stoker.checkpoints.uploader import is_ignored, is_marker, is_uploading, names_in
-from stoker.contract.record import Record
+from stoker.checkpoints.upload_state import is_ignored, is_marker, is_uploading, names_in
+from stoker.contract.files import read_regular
 
-_NAME = re.compile(r"(\d{6,})-step-(\d+)")
+_NAME = re.compile(r"(\d{6,18})-step-(\d{1,18})", re.ASCII)
 
 
-class Checkpoint(Record):
-    """One checkpoint as it lies there, sound or not."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """One checkpoint as it is on the disk, valid or not."""
 
     path: str
     serial: int
@@ -46,7 +48,7 @@ class Store:
 
     Example:
         >>> for checkpoint in Store("/opt/ml/checkpoints").read_all():
-        ...     print(checkpoint.name, checkpoint.problem or "sound")
+        ...     print(checkpoint.name, checkpoint.problem or "valid")
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -62,8 +64,8 @@ class Store:
 
     def newest(self) -> Checkpoint | None:
         """The newest one whose every byte is as it was written."""
-        sound = (c for c in reversed(self.read_all()) if not c.problem)
-        return next((c for c in sound if not self.verify(c)), None)
+        valid = (c for c in reversed(self.read_all()) if not c.problem)
+        return next((c for c in valid if not self.verify(c)), None)
 
     def best(self) -> Checkpoint | None:
         """The newest one that was the best of its run when it was saved."""
@@ -85,15 +87,14 @@ class Store:
             return None
         seen = Checkpoint(path=path, serial=int(match[1]), step=int(match[2]))
         try:
-            with open(f"{path}/{manifest.NAME}", encoding="utf-8") as file:
-                found = parse_manifest(file.read())
-            return seen.replace(manifest=found, problem=_missing(path, found))
+            found = parse_manifest(read_regular(f"{path}/{manifest.NAME}").decode())
+            return replace(seen, manifest=found, problem=_missing(path, found))
         except FileNotFoundError:
-            # Read last: a checkpoint that is removed while we look is no damaged one.
+            # Read last: a checkpoint that is removed while we look is not a damaged one.
             is_there = os.path.isdir(path)
-            return seen.replace(problem="it has no manifest") if is_there else None
+            return replace(seen, problem="it has no manifest") if is_there else None
         except (ManifestInvalid, OSError, UnicodeDecodeError) as error:
-            return seen.replace(problem=str(error))
+            return replace(seen, problem=str(error))
 
     def verify(self, checkpoint: Checkpoint) -> str:
         """Reads every byte. Returns what is wrong, or an empty text.
@@ -116,11 +117,11 @@ class Store:
     def prune(self, *, keep: int, dry_run: bool = False, trust: str = "") -> list[Checkpoint]:
         """Removes all but the newest `keep` and the best.
 
-        Whatever is asked for, one that is proved sound stays, and so does one that is being
+        Whatever is asked for, the newest verified one stays, and so does one that is being
         uploaded: to remove it would cancel the upload.
 
         Args:
-            keep: how many of the newest sound ones stay; at least 1.
+            keep: how many of the newest valid ones stay; at least 1.
             dry_run: only say what would go.
             trust: a name that needs no proof, having just been written.
 
@@ -144,11 +145,11 @@ class Store:
         return doomed
 
     def _kept(self, everything: list[Checkpoint], keep: int, trust: str) -> list[Checkpoint]:
-        sound = [c for c in reversed(everything) if not c.problem]
-        kept = sound[:keep] + [c for c in sound[keep:] if c.is_best][:1]
+        valid = [c for c in reversed(everything) if not c.problem]
+        kept = valid[:keep] + [c for c in valid[keep:] if c.is_best][:1]
         if any(c.name == trust for c in kept):
             return kept
-        proved = next((c for c in sound if not self.verify(c)), None)
+        proved = next((c for c in valid if not self.verify(c)), None)
         return [*kept, proved] if proved else []
 
     def sweep(self) -> list[str]:
@@ -156,7 +157,7 @@ class Store:
         return draft.sweep(self.folder)
 
     def next_serial(self) -> int:
-        """One more than any checkpoint here has, sound or not."""
+        """One more than any checkpoint here has, valid or not."""
         matches = (_NAME.fullmatch(name) for name in names_in(self.folder))
         return 1 + max((int(match[1]) for match in matches if match), default=0)
 

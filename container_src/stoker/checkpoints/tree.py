@@ -1,4 +1,4 @@
-"""Any state as JSON beside named tensors, and back, without pickle.
+"""Any state as JSON and named tensors, and back, without pickle.
 
 Texts, numbers, lists and None stand for themselves. Everything else is an object with one telling
 key: {"map": …}, {"tensor": name}, {"tuple": […]}. A value none of them fits goes through torch's
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from stoker.checkpoints.dtensors import is_dtensor
 from stoker.checkpoints.shards import is_storable
 from stoker.errors import CheckpointFailed
 
+_WIDEST_BYTES = 8  # torch has no long double
 _PLAIN = {bool, int, float, str, type(None)}
 
 
@@ -80,14 +81,14 @@ class Encoder:
         if same not in self._seen:
             self._seen[same] = self._name(self.tensors, path, tensor)
         found: dict[str, Any] = {"tensor": self._seen[same]}
-        if stride is not None and _is_dense(tensor):
+        if stride is not None and _is_dense(tensor.shape, stride):
             found["stride"] = list(stride)  # channels_last must come back as it was
         return found
 
     def _encode_rare(self, value: object, path: str) -> Any:  # noqa: ANN401
-        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
+        if isinstance(value, np.ndarray | np.generic) and _is_known_to_torch(value.dtype):
             kind = "array" if isinstance(value, np.ndarray) else "scalar"
-            copy = torch.from_numpy(np.array(value))
+            copy = torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("=")))
             return {kind: self._encode_tensor(copy, path)}
         if isinstance(value, bytes):
             return {"bytes": base64.b64encode(value).decode()}
@@ -122,7 +123,7 @@ def decode(value: Any, tensor: Callable[[str], torch.Tensor]) -> Any:  # noqa: A
         return value
     kind = next(iter(value), "")
     if kind not in _DECODERS:
-        raise ValueError(f"{kind!r:.40} is no kind of value")
+        raise ValueError(f"{kind!r:.40} is not a known kind of value")
     return _DECODERS[kind](value, lambda inner: decode(inner, tensor), tensor)
 
 
@@ -130,6 +131,9 @@ def _decode_tensor(value: Any, _: object, tensor: Callable[[str], torch.Tensor])
     found = tensor(value["tensor"])
     if "stride" not in value:
         return found
+    # Checked first: other strides would take memory by the numbers in the file.
+    if not _is_dense(found.shape, value["stride"]):
+        raise ValueError(f"{value['tensor']:.80} has the strides {value['stride']!r:.80}")
     return torch.empty_strided(found.shape, value["stride"], dtype=found.dtype).copy_(found)
 
 
@@ -154,10 +158,14 @@ _DECODERS: dict[str, _Decoder] = {
 }
 
 
-def _is_dense(tensor: torch.Tensor) -> bool:
-    """Whether its elements lie without gaps or overlaps, in whatever order."""
+def _is_known_to_torch(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biuf" and dtype.itemsize <= _WIDEST_BYTES
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements lie without gaps or overlaps, in whatever order."""
     expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+    for stride, size in sorted(zip(strides, shape, strict=True)):
         if size > 1 and stride != expected:
             return False
         expected *= size

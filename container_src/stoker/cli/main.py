@@ -6,37 +6,44 @@ Exit codes: 0 ok, 1 the user's job failed, 2 usage, 3 our fault or this machine'
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-import traceback
 from collections.abc import Sequence
+from importlib import import_module
 
 from stoker import __version__
-from stoker.cli.commands import (
-    build,
-    check,
-    checkpoints,
-    doctor,
-    local,
-    logs,
-    metric_definitions,
-    push,
-    rules,
-    simulate_spot,
-    smdebug,
-    status,
-    stop,
-    tensorboard,
-    tensors,
-    train,
-)
 from stoker.errors import StokerError
 from stoker.machine.failures import UsageRefused
 
-_COMMANDS = (
-    *(build, train, local, logs, stop, status, tensorboard, metric_definitions),
-    *(rules, tensors, checkpoints, simulate_spot, smdebug, doctor, check, push),
-)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Verb → help, in the order of `stoker --help`. A verb's arguments are in stoker.cli.arguments,
+# what it does in stoker.cli.commands, in modules of its name; both are loaded on use.
+_VERBS = {
+    "build": "make the training image",
+    "train": "run a training script on the local platform",
+    "tune": "search hyperparameters of a script on the local platform",
+    "rerun": "run a job again, with other parameters",
+    "local": "the platform of this machine: up, down, env",
+    "logs": "print the log of a job on the local platform",
+    "stop": "stop a job on the local platform",
+    "status": "jobs on the local platform, or one of them",
+    "tensorboard": "show the curves and profiler traces of a job, live",
+    "metric-definitions": "regexes for the metrics that a script logs",
+    "rules": "list and explain rules, evaluate saved tensors",
+    "tensors": "look at the tensors that were saved of a run",
+    "checkpoints": "look at, verify and prune checkpoints",
+    "simulate-spot": "how often to save, and what spot machines cost a job",
+    "smdebug": "smdebug on today's Python, NumPy, protobuf",
+    "doctor": "look for what would stop a job here",
+    "check": "does an image keep SageMaker's contract?",
+    "push": "put an image into ECR under an immutable tag",
+}
 _INTERRUPTED = 130
+_CLOSED_PIPE = 141  # as a program that SIGPIPE ends
+_COLUMNS = 80
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,39 +55,135 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    args = make_parser().parse_args(argv)
+    _prepare_streams()
     try:
-        return int(args.run(args))
+        args = make_parser().parse_args(argv)
+    except SystemExit:  # --help, or a usage mistake
+        _flush()
+        raise
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    try:
+        command = import_module(f"stoker.cli.commands.{_module_name(args.verb)}")
+        code = int(getattr(command, args.run)(args))
+        return code if _flush() else _CLOSED_PIPE
+    except BrokenPipeError:  # `stoker … | head`
+        _flush()
+        return _CLOSED_PIPE
     except KeyboardInterrupt:
         print("stoker: interrupted", file=sys.stderr)
         return _INTERRUPTED
     except StokerError as error:
         if args.debug:
+            import traceback  # 25 modules that only this case needs
+
             traceback.print_exc()
         print(f"stoker: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageRefused) else 3
     except Exception as error:
         if args.debug:
             raise
+        if isinstance(error, OSError) and error.errno is not None:
+            return _tell_os_error(error)
         print(
-            f"stoker: a mistake of ours: {type(error).__name__}: {error}\n"
+            f"stoker: internal error: {type(error).__name__}: {error}\n"
             "  fix: run it again as `stoker --debug …` and report what it prints",
             file=sys.stderr,
         )
         return 3
 
 
+def _prepare_streams() -> None:
+    """Make output that cannot fail: a job must not lose its watcher over a character."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed: `stoker … >&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
+        elif hasattr(stream, "reconfigure"):
+            # Not every terminal and log is UTF-8, and a job may print anything.
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _tell_os_error(error: OSError) -> int:
+    """This machine refused something: a path without permission, a full disk, a long name."""
+    from errno import ENAMETOOLONG, ENOSPC  # needed in this case only
+
+    place = f": {error.filename}" if error.filename is not None else ""
+    fixes = {
+        ENOSPC: "free space on that disk (`df -h`), or set TMPDIR or --root to another one",
+        ENAMETOOLONG: "use a shorter name",
+    }
+    fix = fixes.get(
+        error.errno or 0, "look at that path: does it exist, and may this user use it?"
+    )
+    print(f"stoker: {error.strerror}{place}\n  fix: {fix}", file=sys.stderr)
+    return 3
+
+
+def _flush() -> bool:
+    """False if stdout is a closed pipe, which is not an error: exit prints nothing either."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command line with all verbs."""
     parser = argparse.ArgumentParser(
-        prog="stoker", description="Training images for SageMaker, and a platform to run them."
+        prog="stoker",
+        description="Training images for SageMaker, and a platform to run them.",
+        formatter_class=_Formatter,
     )
     parser.add_argument("--version", action="version", version=f"stoker {__version__}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks of errors")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add_parser(subparsers)
+    verbs = parser.add_subparsers(
+        metavar="COMMAND", dest="verb", required=True, parser_class=_VerbParser
+    )
+    for verb, about in _VERBS.items():
+        verbs.add_parser(verb, help=about, verb=verb)
     return parser
+
+
+class _VerbParser(argparse.ArgumentParser):
+    """Learns its arguments when its verb is used, so that no other verb waits for them."""
+
+    def __init__(self, *, verb: str = "", **options: Any) -> None:  # noqa: ANN401 - argparse's own
+        super().__init__(**options, formatter_class=_Formatter)
+        self._verb = verb
+
+    def parse_known_args(self, words: Any, *args: Any, **options: Any) -> Any:  # type: ignore[override]  # noqa: ANN401 - as above
+        if self._verb:  # verbs of verbs have none: their parent has filled them
+            arguments = import_module(f"stoker.cli.arguments.{_module_name(self._verb)}")
+            self._verb = ""
+            self.set_defaults(run="run")
+            arguments.add_arguments(self)
+        if self.get_default("script_arguments") is not None and "--" in words:
+            # Not a positional: argparse would accept it only right behind the script.
+            at = words.index("--")
+            self.set_defaults(script_arguments=words[at + 1 :])
+            words = words[:at]
+        return super().parse_known_args(words, *args, **options)
+
+
+class _Formatter(argparse.HelpFormatter):
+    """argparse's own, told the width: to find it, argparse loads shutil with all compressors."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_terminal_width() - 2)
+
+
+def _terminal_width() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _COLUMNS
+    except (OSError, ValueError, AttributeError):  # no terminal, or a stdout of a notebook
+        return _COLUMNS
+
+
+def _module_name(verb: str) -> str:
+    return verb.replace("-", "_")
 
 
 if __name__ == "__main__":

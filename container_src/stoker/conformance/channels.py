@@ -118,10 +118,10 @@ tell(text=text, writable=writable, channels=os.environ.get("SM_CHANNELS"))
     "File mode",
     group="input",
     contract="The channel is a folder of real files that the script may also write to; the "
-    "platform may leave a file `<channel>-manifest` beside it, which is no channel.",
+    "platform may leave a file `<channel>-manifest` next to it, which is not a channel.",
     source="guide; seen (the manifest)",
-    how="a channel with one file and a manifest beside it; the script reads, and writes",
-    fix="take the channels from inputdataconfig.json, not from what lies in input/data; leave the "
+    how="a channel with one file and a manifest next to it; the script reads, and writes",
+    fix="take the channels from inputdataconfig.json, not from what is in input/data; leave the "
     "rights of the files alone",
 )
 def file_mode(lab: Lab) -> str:
@@ -133,7 +133,7 @@ def file_mode(lab: Lab) -> str:
     require(found["writable"], "the script cannot write to its channel")
     channels = json.loads(found["channels"] or "null")
     require(channels in (None, ["train"]), f"SM_CHANNELS is {channels}, but there is only train")
-    return "the script read and wrote its channel; the manifest is no channel"
+    return "the script read and wrote its channel; the manifest is not a channel"
 
 
 @check(
@@ -155,7 +155,7 @@ def fast_file_mode(lab: Lab) -> str:
     return "the script read its channel from a read-only mount"
 
 
-# The script is both ends of the pipe: it shows that nobody has taken anything out of it.
+# The script is both ends of the pipe: it shows that no process has read from it.
 _PIPE = Script(
     sh="pipe",
     python=TELL
@@ -178,9 +178,9 @@ with open(name) as pipe:
     "Pipe mode: a FIFO per epoch",
     group="input",
     contract="In Pipe mode there is no folder but a FIFO `<channel>_0`; only the script opens it. "
-    "Whoever else does hangs, or takes the first records away.",
+    "Any other process that opens it hangs, or takes the first records.",
     source="guide",
-    how="a FIFO that nobody writes to until the script does; the script must start and read it",
+    how="a FIFO that only the script writes to; the script must start and read it",
     fix="do not open, list or check channels in the launcher; do not make the channel's folder",
     limit_seconds=60,
 )
@@ -221,8 +221,8 @@ _LONG_AGO_SECONDS = 3 * 24 * 3600
     contract="A channel may hold millions of files, or be a remote file system: the launcher "
     "never walks, lists or opens it.",
     source="guide (file systems and FastFile as channels)",
-    how="a channel with folders in it and a FIFO that hangs whoever opens it; afterwards the "
-    "access times of the folders tell whether somebody listed them",
+    how="a channel with folders in it and a FIFO that hangs any process that opens it; "
+    "afterwards the access times of the folders show whether they were listed",
     fix="no chown -R, du, listdir or glob on /opt/ml/input/data before the script starts",
     limit_seconds=60,
 )
@@ -239,8 +239,8 @@ def huge_channel_costs_nothing(lab: Lab) -> str:
     listed = [str(folder.relative_to(data)) for folder in folders if _was_listed(folder)]
     require(not listed, f"the launcher listed {', '.join(listed)}")
     if not _was_listed(data / "control"):
-        return "the script started beside a FIFO; this file system keeps no access times"
-    return "nobody listed the channel's folders or opened what is in them"
+        return "the script started despite a FIFO; this file system keeps no access times"
+    return "the channel's folders were not listed, and nothing in them was opened"
 
 
 def _age(folder: Path) -> None:

@@ -19,10 +19,10 @@ from stoker.conformance.script import Language, Script, program_name, spell
 
 _ARCHIVE = "sourcedir.tar.gz"
 _CHANNEL = {"code": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated"}}
-# What is imported lies beside the script, as in a real source directory.
-_SCRIPT = Script(python=TELL + "from beside import NAME\ntell(name=NAME)\n", sh="beside")
+# What is imported is next to the script, as in a real source directory.
+_SCRIPT = Script(python=TELL + "from neighbour import NAME\ntell(name=NAME)\n", sh="neighbour")
 ISOLATED = ("--network", "none", "--hostname", "algo-1", "--add-host", "algo-1:127.0.0.1")
-_NO_REGION = ("--env", "AWS_REGION")  # without a value: taken away again
+_NO_REGION = ("--env", "AWS_REGION")  # without a value: removed again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +102,7 @@ _WAYS: dict[str, tuple[Way, ...]] = {
     "as a tree in the channel `code`, or mounted at /opt/ml/code. Where there are two, uploaded "
     "code is never left aside without a word.",
     source="guide (image), SDK v2 (S3, archive), SDK v3 (tree), local mode (mount)",
-    how="one job for each way, S3 being a small server of ours; then one with old code in "
+    how="one job for each way, S3 being a small server on this machine; then one with old code in "
     "/opt/ml/code and new code uploaded",
     fix="look at SAGEMAKER_PROGRAM and SAGEMAKER_SUBMIT_DIRECTORY, the hyperparameters of the "
     "same names, the channel `code` and /opt/ml/code, and print which one is used",
@@ -169,10 +169,10 @@ def make_archive(name: str, language: Language) -> bytes:
 
 
 def _tree(name: str, language: Language) -> dict[str, str]:
-    beside = ("beside.sh", f"NAME={name}\n")
+    neighbour = ("neighbour.sh", f"NAME={name}\n")
     if language != "sh":
-        beside = ("beside.py", f"NAME = {name!r}\n")
-    return {program_name(language): spell(_SCRIPT, language), beside[0]: beside[1]}
+        neighbour = ("neighbour.py", f"NAME = {name!r}\n")
+    return {program_name(language): spell(_SCRIPT, language), neighbour[0]: neighbour[1]}
 
 
 def _write_tree(job: OptMl, folder: str, name: str = "sent") -> None:

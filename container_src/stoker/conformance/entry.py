@@ -99,7 +99,7 @@ def main_process_is_no_shell(lab: Lab) -> str:
     3,
     "Needs no init, and works under one",
     group="entry",
-    contract="Nobody promises whether an init is PID 1; the service has been seen with one.",
+    contract="It is not specified whether an init is PID 1; the service has been seen with one.",
     source="seen, our choice",
     how="a script is run to its end, once as started and once with `docker run --init`",
     fix="start the program directly; let it forward signals and reap children itself",
@@ -171,7 +171,7 @@ def sdk_drivers_run(lab: Lab) -> str:
     contract="The container runs as root; input/config has been seen with mode drw-r--r--.",
     source="guide, seen",
     how="a job whose input/config has mode 644, as the image's own user and as an ordinary one",
-    fix="leave USER at root; report files that cannot be read instead of going on without them",
+    fix="leave USER at root; report files that cannot be read instead of continuing without them",
 )
 def reads_config_of_an_odd_mode(lab: Lab) -> str:
     job = lab.job(_USER)
@@ -192,7 +192,7 @@ def reads_config_of_an_odd_mode(lab: Lab) -> str:
         any(word in ordinary.output.lower() for word in words),
         f"as an ordinary user it failed without naming the reason: {ordinary.tail()}",
     )
-    return f"it ran as uid {uid}; an ordinary user is told what cannot be read"
+    return f"it ran as uid {uid}; an ordinary user gets a message about what cannot be read"
 
 
 @check(

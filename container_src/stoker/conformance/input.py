@@ -89,7 +89,7 @@ def hyperparameters_reach_the_script(lab: Lab) -> str:
         if name not in known or not fits(known[name])
     ]
     require(not wrong, f"{len(wrong)} of {len(_MATRIX)} values are wrong: {'; '.join(wrong)}")
-    require(not unknown, f"arguments nobody asked for: {unknown}")
+    require(not unknown, f"arguments that were not asked for: {unknown}")
     told = read_told(runs[1], empty, "with an empty hyperparameters.json")
     require(not told["argv"], f"arguments out of an empty hyperparameters.json: {told['argv']}")
     return f"all {len(_MATRIX)} values arrived, and none out of an empty file"
@@ -196,7 +196,7 @@ _SPEAKS = re.compile(r"\bwait|retry|resolv|\bdns\b|reachable|not (yet )?known", 
     group="input",
     contract="The hosts of a job do not start in the same second and their names resolve late: "
     "wait for them, say so, and do not give up at once.",
-    source="guide (the hosts' DNS); without a line nobody can tell waiting from hanging",
+    source="guide (the hosts' DNS); without a log line, waiting looks like hanging",
     how="two containers on one network; the second is started when the first has said that it "
     f"waits, or after {_SILENCE_SECONDS:.0f} s",
     fix="retry the look-up with a limit, and print a line that names the missing hosts",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-import subprocess
 import tempfile
 import threading
 import time
@@ -17,14 +16,14 @@ from typing import Any
 from stoker.conformance.check import Failed, NotApplicable
 from stoker.conformance.opt_ml import OptMl, make_opt_ml
 from stoker.conformance.script import Language, Script, program_name, spell
-from stoker.errors import HostError
+from stoker.machine.docker import Finished, call
 
 _ENVIRONMENT = {
     "TRAINING_JOB_NAME": "stoker-check",
     "TRAINING_JOB_ARN": "arn:aws:sagemaker:us-east-1:111111111111:training-job/stoker-check",
     "AWS_REGION": "us-east-1",
 }
-# An image may print gigabytes, fork for ever or eat the machine: it shall not be ours.
+# An image may print gigabytes, fork forever or use all memory: it must not harm this machine.
 _BOUNDS = ("--log-opt", "max-size=8m", "--log-opt", "max-file=1", "--pids-limit", "1024")
 _GRACE_SECONDS = 120
 _POLL_SECONDS = 0.2
@@ -148,7 +147,7 @@ class Lab:
         found: dict[str, Any] = json.loads(answer.stdout)[0]
         return found
 
-    def docker(self, *arguments: str, timeout_seconds: float = 60) -> Answer:
+    def docker(self, *arguments: str, timeout_seconds: float = 60) -> Finished:
         """Any call to the engine, within what is left of the check's time."""
         if self.aborted.is_set():
             raise Failed("the run was given up")
@@ -185,7 +184,7 @@ class Container:
         """Waits for its end, at most as long as the check may take.
 
         Raises:
-            Failed: it goes on; it is killed.
+            Failed: it did not end, and was killed.
         """
         ended = self.lab.docker("wait", self.id, timeout_seconds=self.lab.seconds_left())
         if ended.code != 0:
@@ -246,49 +245,9 @@ class Container:
         answer = self._logs()
         return answer.stdout + answer.stderr
 
-    def execute(self, *command: str) -> Answer:
+    def execute(self, *command: str) -> Finished:
         """Runs a command inside."""
         return self.lab.docker("exec", self.id, *command)
 
-    def _logs(self) -> Answer:
+    def _logs(self) -> Finished:
         return self.lab.docker("logs", "--tail", "20000", self.id)
-
-
-_LOST = ("Cannot connect to the Docker daemon", "error during connect", "connection refused")
-MOST_OUTPUT_BYTES = 4 * 1024 * 1024
-"""What is kept of a container's output; one may print gigabytes."""
-
-
-class EngineLost(HostError):
-    """The Docker engine stopped answering in mid-run."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """How a call to the client ended."""
-
-    code: int
-    stdout: str
-    stderr: str
-
-
-def call(client: str, *arguments: str, timeout_seconds: float = 60) -> Answer:
-    """Runs the client; a timeout is code 124, an engine that is gone an error.
-
-    Raises:
-        EngineLost: nobody answers any more.
-    """
-    argv: Sequence[str] = (client, *arguments)
-    try:
-        done = subprocess.run(argv, capture_output=True, timeout=timeout_seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return Answer(code=124, stdout="", stderr=f"no answer within {timeout_seconds:.0f} s")
-    stdout, stderr = (
-        text[-MOST_OUTPUT_BYTES:].decode("utf-8", "replace") for text in (done.stdout, done.stderr)
-    )
-    if done.returncode != 0 and any(mark in stderr for mark in _LOST):
-        raise EngineLost(
-            "the Docker engine does not answer any more",
-            fix="start it (docker/engine.sh) and run the check again",
-        )
-    return Answer(code=done.returncode, stdout=stdout, stderr=stderr)

@@ -35,7 +35,7 @@ def list_files(opt_ml: OptMl, folder: str) -> dict[str, int]:
 
 
 def hash_files(opt_ml: OptMl, folder: str) -> dict[str, str]:
-    """The files below a folder of /opt/ml and what stands in them, as hashes."""
+    """The files below a folder of /opt/ml and their contents, as hashes."""
     top = opt_ml.root / folder
     return {
         name: hashlib.sha256((top / name).read_bytes()).hexdigest()

@@ -139,7 +139,7 @@ def _require_place(host: str, ran: Ran) -> None:
 def network_settings_are_kept(lab: Lab) -> str:
     resources = make_resources("algo-1", _HOSTS)
     resources["current_instance_type"] = "ml.p4d.24xlarge"
-    # The other host's name resolves, so that nobody waits for it; the script does not use it.
+    # The other host's name resolves, so that no launcher waits for it; the script does not use it.
     peer = ("--add-host", "algo-2:127.0.0.1")
     job = lab.job(_ENVIRONMENT, resources=resources)
     found = read_told(lab.start(job, *peer, environ=_NETWORK), job)
@@ -157,7 +157,7 @@ def network_settings_are_kept(lab: Lab) -> str:
     "A warm pool does not download packages twice",
     group="running",
     contract=f"{_WARM_POOL} outlives the job; the next job of the pool finds it again.",
-    source="guide (warm pools: the folder and its variable); our choice: pip's cache lies there",
+    source="guide (warm pools: the folder and its variable); our choice: pip's cache is there",
     how="two jobs with the same requirements.txt and the same folder mounted there; a package "
     "index on a private network counts the downloads",
     fix=f"let pip keep its cache in {_WARM_POOL} when that folder is there",

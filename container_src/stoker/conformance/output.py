@@ -271,7 +271,7 @@ def output_data_stays_small(lab: Lab) -> str:
     "/opt/ml/output/intermediate is left alone",
     group="output",
     contract="That this folder exists means that the platform syncs it. An image does not create"
-    " it unless the job asks for it, and does not touch what lies there.",
+    " it unless the job asks for it, and does not touch what is in it.",
     source="toolkit",
     how="a run without the folder; a run with a file in it",
     fix="create it only for a job that sets sagemaker_s3_output",
@@ -284,16 +284,16 @@ def intermediate_is_left_alone(lab: Lab) -> str:
     created = (without.root / "output/intermediate").exists()
     require(not created, "the folder was created by a job that did not ask for it")
     found = list_files(with_file, "output/intermediate")
-    require(found == {"metrics.txt": 9}, f"a file lay there; now: {show_files(found)}")
-    return "not created by an ordinary job; a file that lay there is untouched"
+    require(found == {"metrics.txt": 9}, f"a file was there; now: {show_files(found)}")
+    return "not created by an ordinary job; a file that was there is untouched"
 
 
 @check(
     46,
     "Debugger and profiler files do not disturb",
     group="output",
-    contract="debughookconfig.json and profilerconfig.json may lie in /opt/ml/input/config of any"
-    " job; an image that makes no use of them runs the job all the same.",
+    contract="debughookconfig.json and profilerconfig.json may be in /opt/ml/input/config of any"
+    " job; an image that does not use them runs the job anyway.",
     source="API, smdebug",
     how="both files in their full form, and a script that trains three steps where torch is there",
     fix="treat both files as optional: never import smdebug because of them without a fallback",

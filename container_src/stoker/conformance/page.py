@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
 from stoker import __version__
 from stoker.conformance.check import Check
 from stoker.conformance.report import MARKS, checks_of, summary, verdict
 from stoker.conformance.runner import Result
+from stoker.pages.shell import make_page
 
 _GROUPS = {
     "entry": "How the platform starts the image",
@@ -17,53 +19,17 @@ _GROUPS = {
     "output": "What the container leaves behind",
     "hygiene": "What is in the image",
 }
-_STYLE = """
-:root { --ink: #1c2330; --paper: #fbfaf7; --line: #dcd8cf; --soft: #6b7280; --card: #fff;
-        --pass: #1f7a4d; --fail: #b3261e; --na: #8a8577; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e6e1; --paper: #16181d; --line: #343842; --soft: #9aa1ad; --card: #1e2128;
-          --pass: #5fc794; --fail: #ff8a80; --na: #a39e90; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.5rem 1.25rem 4rem; max-width: 68rem; background: var(--paper);
-       color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.75rem; margin: 0 0 .25rem; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
-p.lead { color: var(--soft); margin: 0 0 1.5rem; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(16rem, 1fr)); gap: 1rem; }
-.card { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
-        padding: 1rem 1.2rem; }
-.card h3 { margin: 0 0 .4rem; font-size: 1rem; overflow-wrap: anywhere; }
-.bar { display: flex; height: 10px; border-radius: 5px; overflow: hidden; margin: .6rem 0 .3rem; }
-.bar span { display: block; } .bar .pass { background: var(--pass); }
-.bar .fail { background: var(--fail); } .bar .na { background: var(--na); opacity: .5; }
-table { width: 100%; border-collapse: collapse; background: var(--card);
-        border: 1px solid var(--line); border-radius: 10px; }
-th, td { text-align: left; padding: .45rem .7rem; border-top: 1px solid var(--line);
-         vertical-align: top; }
-thead th { border-top: 0; font-size: .85rem; color: var(--soft); overflow-wrap: anywhere; }
-td.n { width: 2.5rem; color: var(--soft); font-variant-numeric: tabular-nums; }
-td.v { width: 11rem; white-space: nowrap; font-weight: 600; }
-.pass { color: var(--pass); } .fail { color: var(--fail); } .na { color: var(--na); }
-summary { cursor: pointer; } dl { margin: .5rem 0 .3rem; display: grid; gap: .2rem .9rem;
-grid-template-columns: max-content 1fr; font-size: .9rem; } dt { color: var(--soft); }
-dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
-footer { margin-top: 2.5rem; color: var(--soft); font-size: .85rem; }
-"""
+_TEMPLATE = Path(__file__).with_suffix(".html")
 
 
 def render_page(images: Sequence[str], results: Sequence[Result]) -> str:
     """The whole page as HTML."""
-    groups = "".join(_group(name, images, results) for name in _GROUPS)
-    cards = "".join(_card(image, results) for image in images)
-    title = "Does it keep SageMaker's training contract?"
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
-        '<p class="lead">Real containers on plain Docker, without AWS. Open a row to see what '
-        "the contract says, how it was tried and what was seen.</p>"
-        f'<div class="cards">{cards}</div>{groups}'
-        f"<footer>stoker check, version {escape(__version__)}. SageMaker itself was not asked: "
-        "this is the contract as published and as seen.</footer></body></html>\n"
+    return make_page(
+        _TEMPLATE,
+        title="Does it keep SageMaker's training contract?",
+        cards="".join(_card(image, results) for image in images),
+        groups="".join(_group(name, images, results) for name in _GROUPS),
+        version=escape(__version__),
     )
 
 

@@ -29,7 +29,7 @@ def mark(output: str, key: str) -> str:
 
 
 def ends_within(container: Container, seconds: float) -> bool:
-    """Waits for the end of a container; False if it goes on."""
+    """Waits for the end of a container; False if it is still running."""
     return container.lab.docker("wait", container.id, timeout_seconds=seconds).code == 0
 
 
@@ -84,7 +84,7 @@ def _facts(opt_ml: OptMl) -> dict[str, Any]:
         ValueError: it has not come to that.
     """
     if not (opt_ml.root / f"{_SHELL_FILES}.facts").exists():
-        raise ValueError("nothing was told")
+        raise ValueError("the script reported nothing")
     argv, environ, facts = (
         opt_ml.read(f"{_SHELL_FILES}.{name}").split("\0")[:-1]
         for name in ("argv", "environ", "facts")

@@ -73,7 +73,7 @@ use() {
     tell "text=${text%.}" "writable=$writable" "channels=$SM_CHANNELS"
 }
 
-# Both ends of the pipe, to show that nobody has taken anything out of it.
+# Both ends of the pipe, to show that no process has read from it.
 pipe() {
     echo 'PROBE runs'
     printf record > $ml/input/data/train_0 &
@@ -85,13 +85,13 @@ list() {
     tell "names=$(ls $ml/input/data/control)"
 }
 
-beside() {
+neighbour() {
     case $0 in
         */*) here=${0%/*} ;;
         *) here=. ;;
     esac
     # shellcheck disable=SC1091 # the host writes it
-    . "$here/beside.sh"
+    . "$here/neighbour.sh"
     tell "name=$NAME"
 }
 

@@ -13,8 +13,10 @@ from functools import partial
 from typing import Literal
 
 from stoker.conformance.check import Check, Failed, NotApplicable
-from stoker.conformance.lab import EngineLost, Lab, call
+from stoker.conformance.lab import Lab
 from stoker.conformance.script import Language
+from stoker.machine.docker import call
+from stoker.machine.failures import EngineLost
 
 Status = Literal["pass", "fail", "n/a"]
 LABEL_KEY = "stoker-check"
@@ -107,7 +109,7 @@ def run_checks(
 def _clean_up(client: str, label: str, keep: bool) -> None:
     if keep:
         return
-    with suppress(EngineLost):  # then there is nobody to ask, and the run says so itself
+    with suppress(EngineLost):  # then there is no engine to ask, and the run says so itself
         remove_all(client, label)
 
 

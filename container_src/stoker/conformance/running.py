@@ -158,7 +158,7 @@ def _waits(stamped: str) -> Iterator[float]:
 def bar_spoils_no_line(lab: Lab) -> str:
     ran = lab.run(lab.job(_BAR))
     require(ran.code == 0, f"exit code {ran.code}: {ran.tail()}")
-    require(mark(ran.output, "terminal") == "False", "the script was told there is a terminal")
+    require(mark(ran.output, "terminal") == "False", "the script sees a terminal")
     # Not splitlines(), which would take \r for the end of a line.
     lines = [line for line in ran.output.split("\n") if re.search("PROBE (metric|after)=", line)]
     for line in lines:

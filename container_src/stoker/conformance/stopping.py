@@ -1,4 +1,4 @@
-"""Group C, the stop: SIGTERM, two minutes, SIGKILL, and who hears of it."""
+"""Group C, the stop: SIGTERM, two minutes, SIGKILL, and which processes receive it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ while True:
 """,
 )
 
-# torchrun kills its workers 30 s after SIGTERM unless it was told otherwise. Where the image has
-# told it so, a short try is enough; where not, the handler takes longer than that.
+# torchrun kills its workers 30 s after SIGTERM unless configured otherwise. If the image has
+# configured it, a short try is enough; if not, the handler takes longer than that.
 _RANKS = """
 import importlib.util, os, signal, sys, time
 
@@ -160,8 +160,8 @@ def stop_reaches_the_script(lab: Lab) -> str:
     28,
     "SIGTERM reaches each torchrun process once",
     group="running",
-    contract="The same stop with torchrun: each process hears it once and has the whole time.",
-    source="guide, API (StopTrainingJob); torchrun's own limit is 30 s unless it is told",
+    contract="The same stop with torchrun: each process receives it once and has the whole time.",
+    source="guide, API (StopTrainingJob); torchrun's own limit is 30 s unless it is set",
     how="two processes per host with torch_distributed, docker stop; each handler notes its rank "
     "and takes 3 s, or 40 s where torchrun was not given 100 s or more "
     f"({_FULL_SECONDS} s with --full)",
@@ -180,7 +180,7 @@ def stop_reaches_each_rank(lab: Lab) -> str:
     require(begun == {"0": 1, "1": 1}, f"SIGTERM per rank: {dict(begun)}; code {ran.code}")
     done = sorted(opt_ml.read("checkpoints/done").split())
     require(done == ["0", "1"], f"only ranks {done} could finish; exit code {ran.code}")
-    return f"both ranks heard SIGTERM once and finished; exit code {ran.code}"
+    return f"both ranks received SIGTERM once and finished; exit code {ran.code}"
 
 
 def _require_ranks(lab: Lab, container: Container, opt_ml: OptMl) -> None:
@@ -200,7 +200,7 @@ def _require_ranks(lab: Lab, container: Container, opt_ml: OptMl) -> None:
 
 @check(
     29,
-    "A stop before the script starts is prompt and blames nobody",
+    "A stop before the script starts is prompt and is not a failure",
     group="running",
     contract="SIGTERM may come while packages are installed or peers are awaited.",
     source="API (StopTrainingJob may be called at any time); our choice: prompt, no failure text",
@@ -237,7 +237,7 @@ def _start_installing(lab: Lab) -> tuple[Container, OptMl]:
 
 
 def _wait_for_quiet(container: Container, opt_ml: OptMl) -> None:
-    """No fact tells that somebody waits for DNS, but one who waits says little.
+    """Waits until the log is quiet: a launcher that waits for DNS prints little.
 
     An image that does not wait runs the script, which is as good: it ends at SIGTERM.
     """
@@ -266,7 +266,7 @@ def _require_prompt(container: Container, opt_ml: OptMl, when: str) -> Ran:
     30,
     "What was written before SIGKILL is kept",
     group="running",
-    contract="SIGKILL follows 120 s after SIGTERM; what lies in the synced folders is kept.",
+    contract="SIGKILL follows 120 s after SIGTERM; what is in the synced folders is kept.",
     source="guide, API (StopTrainingJob)",
     how="docker stop --time 5 with a script that does not end; its files in the folders that "
     "SM_MODEL_DIR, SM_OUTPUT_DATA_DIR and SM_CHECKPOINT_DIR name are looked for",

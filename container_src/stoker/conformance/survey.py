@@ -1,4 +1,4 @@
-"""What lies in the image's file system: one walk inside a container answers all questions."""
+"""What is in the image's file system: one walk inside a container answers all questions."""
 
 from __future__ import annotations
 

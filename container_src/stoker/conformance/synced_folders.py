@@ -113,7 +113,7 @@ while step < goal and not stopping:
     43,
     "Checkpoints are handed over as they are",
     group="output",
-    contract="What lies in /opt/ml/checkpoints at the start was put there by the service for the"
+    contract="What is in /opt/ml/checkpoints at the start was put there by the service for the"
     " script to resume from. A file that is deleted locally is deleted in S3 too: an image adds,"
     " changes and removes nothing. The saving itself is the script's business.",
     source="guide",
@@ -145,8 +145,8 @@ def checkpoints_are_left_alone(lab: Lab) -> str:
     source="guide; seen (aws/sagemaker-python-sdk#1791)",
     how="a script that makes, renames and removes files and folders for two seconds and succeeds;"
     " one that at last removes /opt/ml/output and fails",
-    fix="expect a file to be gone between listing and opening it, and make the folder of the"
-    " failure file anew",
+    fix="expect a file to be gone between listing and opening it, and create the folder of the"
+    " failure file again",
 )
 def vanishing_files_do_no_harm(lab: Lab) -> str:
     running = {end: lab.start(lab.job(_CHURN), environ={"PROBE_END": end}) for end in ("0", "1")}
@@ -195,7 +195,7 @@ def events_survive_a_stop(lab: Lab) -> str:
 
 @check(
     47,
-    "A Spot restart goes on where it stopped",
+    "A Spot restart continues where it stopped",
     group="output",
     contract="After an interruption a fresh container with the same job finds in"
     " /opt/ml/checkpoints what the last one had saved.",
@@ -214,9 +214,9 @@ def restart_goes_on(lab: Lab) -> str:
     second = lab.job(_COUNT)
     shutil.copytree(first.root / "checkpoints", second.root / "checkpoints", dirs_exist_ok=True)
     ran = lab.run(second)
-    require(f"PROBE resumed={saved}." in ran.output, f"did not go on at {saved}: {ran.tail()}")
+    require(f"PROBE resumed={saved}." in ran.output, f"did not continue at {saved}: {ran.tail()}")
     require(ran.code == 0, f"the second run ended with exit code {ran.code}: {ran.tail()}")
-    return f"stopped after step {saved}; the next container went on there"
+    return f"stopped after step {saved}; the next container continued there"
 
 
 def _with_checkpoints(lab: Lab) -> OptMl:

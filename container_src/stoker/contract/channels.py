@@ -68,7 +68,7 @@ def _make_channel(name: str, settings: object, paths: Paths) -> Channel:
     file = paths.config_file("inputdataconfig.json")
     if not is_channel_name(name):
         raise ConfigInvalid(
-            f"{file}: {name!r} is no channel name",
+            f"{file}: {name!r} is not a valid channel name",
             fix="use 1 to 64 letters, digits, '.', '-' or '_'",
         )
     if not isinstance(settings, dict):

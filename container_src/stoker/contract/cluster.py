@@ -30,7 +30,7 @@ class Cluster(Record):
     """All hosts of the job; this one is `current_host`."""
 
     hosts: tuple[str, ...]
-    """In the order of the file: sorted as text, so `algo-10` stands before `algo-2`."""
+    """In the order of the file: sorted as text, so `algo-10` comes before `algo-2`."""
     current_host: str
     network_interface: str = "eth0"
     """As the platform says it; local mode names one that does not exist."""
@@ -93,7 +93,7 @@ def read_cluster(paths: Paths) -> Cluster:
 def _group(entry: object, file: str) -> InstanceGroup:
     if not isinstance(entry, dict) or not isinstance(entry.get("instance_group_name"), str):
         raise ConfigInvalid(
-            f"{file}: {entry!r:.80} is no instance group",
+            f"{file}: {entry!r:.80} is not an instance group",
             fix="each needs instance_group_name, instance_type and hosts",
         )
     return InstanceGroup(
@@ -116,7 +116,9 @@ def _list(raw: dict[str, Any], key: str, file: str) -> list[object]:
     value = raw.get(key) or []
     if isinstance(value, list):
         return value
-    raise ConfigInvalid(f"{file}: {key} is {value!r:.80}, but a list was expected", fix="mend it")
+    raise ConfigInvalid(
+        f"{file}: {key} is {value!r:.80}, but a list was expected", fix="write a list"
+    )
 
 
 def _text(raw: dict[str, Any], key: str, default: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from stoker.contract.record import Record
+from stoker.contract.upload_markers import IGNORED
 from stoker.errors import CodeMissing
 
 TYPE_CHECKING = False
@@ -86,7 +87,7 @@ def _checked(entry_point: str | None) -> str:
     parts = entry_point.split("/")
     if entry_point.startswith("-") or ".." in parts or any(c < " " for c in entry_point):
         raise CodeMissing(
-            f"{entry_point!r} is no usable entry point",
+            f"{entry_point!r} is not a valid entry point",
             fix="name a file of the source directory, such as train.py or pkg/train.py",
         )
     return entry_point
@@ -158,6 +159,6 @@ def _kind(path: str) -> Literal["folder", "archive", "file"]:
 
 def _names(folder: str) -> list[str]:
     try:
-        return [name for name in os.listdir(folder) if not name.endswith(".sagemaker-ignore")]
+        return [name for name in os.listdir(folder) if not name.endswith(IGNORED)]
     except OSError:
         return []

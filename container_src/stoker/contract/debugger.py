@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from stoker.contract.paths import Paths
 
 HOOK_VARIABLE = "STOKER_DEBUG"
-"""What to save where nobody wrote a debughookconfig.json: "collections=losses every=100"."""
+"""What to save, in addition to debughookconfig.json: "collections=losses every=100"."""
 
 RULES_VARIABLE = "STOKER_RULES"
 """The rules of a job. Long ones are cut in pieces: STOKER_RULES, STOKER_RULES_1, STOKER_RULES_2 …
-for SageMaker takes no value of more than 512 characters. The launcher joins them again and hands
-the whole to workers and evaluator in this one variable."""
+for SageMaker takes no value of more than 512 characters. The launcher has them checked, with those
+of stoker.toml, and left in a file for workers and evaluator (bus.rule_plan)."""
 
 DRY_RUN_VARIABLE = "STOKER_RULES_DRY_RUN"
 """Set to 1, the actions of all rules only say what they would do."""
 
 FINISH_VARIABLE = "STOKER_RULES_FINISH_SECONDS"
-"""How long the evaluator may go on after the worker's end, to judge what is left (60)."""
+"""How long the evaluator may take after the worker's end for the remaining steps (60)."""
 
 CHECK_VARIABLE = "STOKER_RULES_CHECK_SECONDS"
 """How long a rule may take for one step before it is given up as an Error (300)."""
@@ -37,7 +37,7 @@ SMTP_VARIABLE = "STOKER_SMTP"
 """The mail server: smtp://user:password@host:port?from=me@example.com, or smtps://…"""
 
 END_MARKER = "training_job_end.ts"
-"""Readers of tensors and profiles wait until a file of this name appears beside them."""
+"""Readers of tensors and profiles wait until a file of this name appears next to them."""
 
 
 def tensors_dir(paths: Paths, hook: Mapping[str, Any]) -> str:
@@ -64,11 +64,6 @@ def report_file(paths: Paths) -> str:
     return f"{paths.output_data_dir}/stoker/report.html"
 
 
-def rules_plan_file(paths: Paths) -> str:
-    """The rules of the job as one text, checked and complete; the launcher hands it on."""
-    return f"{paths.output_dir}/stoker/asked_rules.json"
-
-
 def notifications_dir(paths: Paths) -> str:
     return f"{paths.output_data_dir}/stoker/notifications"
 
@@ -87,12 +82,6 @@ def split_rules(text: str, *, limit_characters: int = 512) -> dict[str, str]:
     pieces = [text[start : start + limit_characters] for start in starts]
     names = [RULES_VARIABLE, *(f"{RULES_VARIABLE}_{n}" for n in range(1, len(pieces)))]
     return dict(zip(names, pieces, strict=False))
-
-
-def with_rules(environ: Mapping[str, str], text: str) -> dict[str, str]:
-    """An environment with all rules in the one variable, instead of their pieces."""
-    others = {k: v for k, v in environ.items() if not carries_rules(k)}
-    return {**others, RULES_VARIABLE: text}
 
 
 def carries_rules(name: str) -> bool:

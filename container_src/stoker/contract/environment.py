@@ -53,20 +53,20 @@ def make_environment(job: Job, *, entry_point: str, code_dir: str) -> dict[str, 
 
 
 def drop_oversized(
-    variables: dict[str, str], *, beside: Sequence[str] = ()
+    variables: dict[str, str], *, other_strings: Sequence[str] = ()
 ) -> tuple[dict[str, str], list[str]]:
     """Leaves out what no process can be given: too long a text, or a name with `=`.
 
     Args:
         variables: all there are.
-        beside: what else the process is given (arguments, other variables); all of it together
+        other_strings: what else the process gets (arguments, other variables); all of it together
             has a limit too, and second spellings give way first.
 
     Returns:
         The variables that fit, and the names of those left out.
     """
     kept = {name: text for name, text in variables.items() if _fits(name, text)}
-    room_bytes = _MOST_BYTES - sum(_size_bytes(text) for text in beside)
+    room_bytes = _MOST_BYTES - sum(_size_bytes(text) for text in other_strings)
     if sum(_size_bytes(f"{name}={text}") for name, text in kept.items()) > room_bytes:
         doubled = {_readable(name) for name in kept if name != _readable(name)}
         kept = {name: text for name, text in kept.items() if name not in doubled}
@@ -160,7 +160,7 @@ def _training_env(job: Job, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _both_spellings(prefix: str, values: Mapping[str, object]) -> dict[str, str]:
-    # `SM_HP_BATCH-SIZE` is what the toolkit sets, but no shell can read it. Where somebody sent
+    # `SM_HP_BATCH-SIZE` is what the toolkit sets, but no shell can read it. Where the user sent
     # both spellings, each name keeps its own value.
     literal = {f"{prefix}{name.upper()}": _encode(value) for name, value in values.items()}
     return {_readable(name): text for name, text in literal.items()} | literal

@@ -1,15 +1,22 @@
-"""Reading the platform's JSON files, and writing files nobody sees half of."""
+"""Reading the platform's JSON files, and writing files that no reader sees half-written."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import time
 
 from stoker.contract.quick_json import loads
+from stoker.contract.upload_markers import temporary_path
 from stoker.errors import ConfigInvalid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+READ_LIMIT_BYTES = 16 * 1024 * 1024
+"""No JSON or TOML file of a job comes near it; a longer one is cut, and so invalid."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FIX = "SageMaker writes a JSON object there: look at the test set-up or the mount that made it"
@@ -22,8 +29,8 @@ def read_object(path: str) -> dict[str, Any]:
         ConfigInvalid: unreadable, not UTF-8, not JSON, or not an object.
     """
     try:
-        with open(path, "rb") as file:
-            text = file.read().removeprefix(_BYTE_ORDER_MARK).decode()
+        content = read_regular(path, follow_links=True)
+        text = content.removeprefix(_BYTE_ORDER_MARK).decode()
     except FileNotFoundError:
         return {}
     except NotADirectoryError:
@@ -31,7 +38,9 @@ def read_object(path: str) -> dict[str, Any]:
     except OSError as error:
         raise ConfigInvalid(
             f"{path} cannot be read: {error.strerror}",
-            fix="run the container as root, as SageMaker does, or make the file readable",
+            fix=_FIX
+            if error.errno == errno.EINVAL
+            else "run the container as root, as SageMaker does, or make the file readable",
         ) from None
     except UnicodeDecodeError as error:
         raise ConfigInvalid(f"{path} is not UTF-8 (byte {error.start})", fix=_FIX) from None
@@ -52,11 +61,21 @@ def _parse_object(text: str, path: str) -> dict[str, Any]:
     return parsed
 
 
-def write_atomically(path: str, content: str) -> None:
-    """Writes a whole file or none: temporary name, fsync, rename."""
-    temporary = f"{path}.{os.getpid()}.sagemaker-ignore"
+def write_atomically(path: str, content: str, *, is_private: bool = False) -> None:
+    """Writes a whole file or none: temporary name, fsync, rename.
+
+    Args:
+        path: the file.
+        content: all of it.
+        is_private: it holds a secret: for its owner only.
+    """
+    # fsync before the rename: after a loss of power the new name must not point to empty blocks.
+    temporary = temporary_path(path)
+    remove_file(temporary)  # of a process with the same number, or put there to be in the way
     try:
-        with open(temporary, "w", encoding="utf-8", errors="replace") as file:
+        with open(temporary, "x", encoding="utf-8", errors="replace") as file:
+            if is_private:
+                os.fchmod(file.fileno(), 0o600)  # before anything is in it
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -66,8 +85,56 @@ def write_atomically(path: str, content: str) -> None:
         raise
 
 
+def open_regular(path: str, flags: int = os.O_RDONLY, *, follow_links: bool = False) -> int:
+    """Opens a file in a place where a script may write, for reading or (by `flags`) for writing.
+
+    A FIFO, a device, a socket or a link there would make us wait, or read without end.
+
+    Args:
+        path: what to open.
+        flags: as of os.open.
+        follow_links: for the user's own source, where links are common.
+
+    Raises:
+        OSError: it is not there, or is not a regular file.
+    """
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags, 0o644)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # the kernel's words would puzzle
+            raise _not_regular(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_regular(path)
+    return descriptor
+
+
+def _not_regular(path: str) -> OSError:
+    kinds = "a link, a FIFO, a device, a socket or a folder"
+    return OSError(errno.EINVAL, f"it is not a regular file, but {kinds}", path)
+
+
+def read_regular(
+    path: str, limit_bytes: int = READ_LIMIT_BYTES, *, follow_links: bool = False
+) -> bytes:
+    """The first bytes of such a file: `limit_bytes` at most.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+    """
+    with open(open_regular(path, follow_links=follow_links), "rb") as file:
+        return file.read(limit_bytes) or b""  # None: a file of /proc that has nothing to say yet
+
+
+def now_text() -> str:
+    """The time as our files have it: ISO 8601, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 def remove_file(path: str) -> None:
-    """Removes a file; one that is not there, or cannot be removed, is no error."""
+    """Removes a file; a file that is not there, or cannot be removed, is not an error."""
     try:
         os.remove(path)
     except OSError:

@@ -29,7 +29,31 @@ _FIXED = {
     "sagemaker_job_name",
     "sagemaker_s3_output",
 }
-_RESERVED_BESIDE = {"_tuning_objective_metric", "default_user_module_name"}
+TORCHRUN_SWITCH = "sagemaker_torch_distributed_enabled"
+# Any of these asks for one launch over several hosts.
+DISTRIBUTIONS = (
+    "sagemaker_mpi_enabled",
+    "sagemaker_parameter_server_enabled",
+    "sagemaker_distributed_dataparallel_enabled",
+    "sagemaker_pytorch_ddp_enabled",
+    "sagemaker_pytorch_xla_multi_worker_enabled",
+    "sagemaker_multi_worker_mirrored_strategy_enabled",
+    TORCHRUN_SWITCH,
+)
+SETTINGS = frozenset(
+    {
+        *_FIXED,
+        *DISTRIBUTIONS,
+        "sagemaker_mpi_num_of_processes_per_host",
+        "sagemaker_mpi_custom_mpi_options",
+        "sagemaker_distribution_instance_groups",
+        "sagemaker_instance_type",
+        "sagemaker_distributed_dataparallel_custom_mpi_options",
+    }
+)
+"""All that tell a launcher how to run; a user's own name cannot begin like them."""
+
+_RESERVED_KEYS = {"_tuning_objective_metric", "default_user_module_name"}
 
 
 class Hyperparameters(Record):
@@ -117,7 +141,7 @@ def make_arguments(values: Mapping[str, Any]) -> list[str]:
 
 
 def argument_text(value: object) -> str:
-    """One value as it stands on the command line."""
+    """One value as it appears on the command line."""
     if value is None:
         return ""
     if isinstance(value, dict):
@@ -131,4 +155,4 @@ def _raw_text(value: object) -> str:
 
 
 def _is_reserved(key: str) -> bool:
-    return key.startswith(RESERVED_PREFIX) or key in _RESERVED_BESIDE
+    return key.startswith(RESERVED_PREFIX) or key in _RESERVED_KEYS

@@ -7,7 +7,12 @@ import os
 from stoker.contract.channels import Channels, read_channels
 from stoker.contract.cluster import Cluster, read_cluster
 from stoker.contract.hardware import Hardware, read_hardware
-from stoker.contract.hyperparameters import Hyperparameters, is_on, read_hyperparameters
+from stoker.contract.hyperparameters import (
+    DISTRIBUTIONS,
+    Hyperparameters,
+    is_on,
+    read_hyperparameters,
+)
 from stoker.contract.paths import Paths, read_paths
 from stoker.contract.record import Record
 from stoker.contract.services import Services, read_services
@@ -21,17 +26,6 @@ if TYPE_CHECKING:
     from stoker.contract.params import Params
 
 _LOG_LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "critical": 50}
-
-# Any of these hyperparameters asks for one launch over several hosts.
-_DISTRIBUTIONS = (
-    "sagemaker_mpi_enabled",
-    "sagemaker_parameter_server_enabled",
-    "sagemaker_distributed_dataparallel_enabled",
-    "sagemaker_pytorch_ddp_enabled",
-    "sagemaker_pytorch_xla_multi_worker_enabled",
-    "sagemaker_multi_worker_mirrored_strategy_enabled",
-    "sagemaker_torch_distributed_enabled",
-)
 
 
 class Job(Record):
@@ -105,7 +99,7 @@ class Job(Record):
         named = framework.get("sagemaker_distribution_instance_groups")
         if isinstance(named, list):
             return tuple(str(name) for name in named)
-        asked = any(is_on(framework.get(key)) for key in _DISTRIBUTIONS)
+        asked = any(is_on(framework.get(key)) for key in DISTRIBUTIONS)
         return (self.cluster.group_name,) if asked else ()
 
     @property

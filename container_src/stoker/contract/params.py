@@ -86,7 +86,7 @@ def make_params(sent: Mapping[str, str], defaults: Mapping[str, Any]) -> Params:
     if mistakes:
         raise ParamsInvalid(
             "hyperparameters do not fit this script: " + "; ".join(mistakes),
-            fix="mend the names and values in the estimator's hyperparameters, "
+            fix="correct the names and values in the estimator's hyperparameters, "
             "or the defaults in the script",
         )
     return Params(values)
@@ -111,7 +111,7 @@ def _convert(raw: str, default: object) -> object:
 def _to_bool(raw: str) -> bool:
     text = as_text(raw).strip().lower()
     if text not in _TRUE | _FALSE:
-        raise ValueError("is no bool: use true or false")
+        raise ValueError("is not a bool: use true or false")
     return text in _TRUE
 
 
@@ -124,9 +124,9 @@ def _to_int(raw: str) -> int:
     try:
         number = float(text)  # 1e3 and 64.0 are whole numbers too
     except ValueError:
-        raise ValueError("is no int") from None
+        raise ValueError("is not an int") from None
     if not number.is_integer():
-        raise ValueError("is no whole number")
+        raise ValueError("is not a whole number")
     return int(number)
 
 
@@ -134,20 +134,20 @@ def _to_float(raw: str) -> float:
     try:
         return float(as_text(raw).strip())
     except ValueError:
-        raise ValueError("is no float") from None
+        raise ValueError("is not a float") from None
 
 
 def _to_list(raw: str) -> list[Any]:
     value = _from_json(raw)
     if not isinstance(value, list):
-        raise ValueError("is no JSON list")
+        raise ValueError("is not a JSON list")
     return value
 
 
 def _to_dict(raw: str) -> dict[str, Any]:
     value = _from_json(raw)
     if not isinstance(value, dict):
-        raise ValueError("is no JSON object")
+        raise ValueError("is not a JSON object")
     return value
 
 

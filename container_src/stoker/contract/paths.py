@@ -1,4 +1,4 @@
-"""Where everything lies: `/opt/ml`, or the same tree under another root.
+"""Where everything is: `/opt/ml`, or the same tree under another root.
 
 Paths are texts here and in the launcher: `import pathlib` alone costs a seventh of its start
 (docs/decisions/0003). What scripts get from a `Job` are `pathlib.Path`s.
@@ -19,7 +19,7 @@ ROOT_VARIABLE = "STOKER_ROOT"
 """Names another root: a job without Docker, a test, several jobs on one machine."""
 
 LAPTOP_ROOT = "stoker-job"
-"""Folder of the working directory that stands in for /opt/ml where there is none."""
+"""Folder of the working directory that is used instead of /opt/ml where there is none."""
 
 
 class Paths(Record):
@@ -62,6 +62,10 @@ class Paths(Record):
     @property
     def failure_file(self) -> str:
         return f"{self.root}/output/failure"
+
+    @property
+    def success_file(self) -> str:
+        return f"{self.root}/output/success"
 
     @property
     def checkpoint_dir(self) -> str:

@@ -1,6 +1,6 @@
 """JSON without `import json`, which pulls in `re` and `enum`: a third of the launcher's start.
 
-These are the C scanner and encoder that the json package itself stands on (docs/decisions/0003);
+These are the C scanner and encoder that the json package itself uses (docs/decisions/0003);
 tests hold both equal to it. An interpreter without them gets the package.
 """
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, cast
 else:
 
-    def cast(_kind, value):  # noqa: ANN001, ANN201 - stands in for typing's, unseen by mypy
+    def cast(_kind, value):  # noqa: ANN001, ANN201 - replaces typing's, unseen by mypy
         return value
 
 
@@ -45,7 +45,7 @@ def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any of six types
 
 
 def dumps(value: object) -> str:
-    """Like `json.dumps` with sorted keys and without spaces; what is no JSON goes as its text."""
+    """Like `json.dumps` with sorted keys and no spaces; other values become their text."""
     return "".join(_encode(value, 0))
 
 

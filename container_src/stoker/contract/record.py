@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Self, dataclass_transform
 else:
 
-    def dataclass_transform(**_):  # noqa: ANN003, ANN201 - stands in for typing's, unseen by mypy
+    def dataclass_transform(**_):  # noqa: ANN003, ANN201 - replaces typing's, unseen by mypy
         return lambda cls: cls
+
+
+_KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,)}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -63,11 +66,20 @@ class Record:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{type(self).__name__}({values})"
 
-    def changed_values(self) -> dict[str, Any]:
-        """Field → value, of those that differ from their defaults or have none."""
-        cls = type(self)
-        values = {name: getattr(self, name) for name in cls._fields}
-        return {n: v for n, v in values.items() if not hasattr(cls, n) or v != getattr(cls, n)}
+    @classmethod
+    def read(cls, fields: Any) -> Self:  # noqa: ANN401 - whatever was in a file
+        """A record of what another process wrote, for fields that are texts and numbers.
+
+        Raises:
+            TypeError: other names than ours, or a value of another type than its field's.
+        """
+        record = cls(**fields)
+        for name, kind in cls.__annotations__.items():
+            value = getattr(record, name)
+            is_flag = isinstance(value, bool)
+            if not isinstance(value, _KINDS.get(kind, str)) or is_flag != (kind == "bool"):
+                raise TypeError(f"{cls.__name__}: {name} is {value!r:.80}, expected {kind}")
+        return record
 
     def replace(self, **changes: object) -> Self:
         """Returns a copy with some values changed."""

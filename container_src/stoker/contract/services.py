@@ -1,4 +1,4 @@
-"""What the platform was asked to do beside training: sync, TensorBoard, debugger, profiler."""
+"""What the platform does in addition to training: sync, TensorBoard, debugger, profiler."""
 
 from __future__ import annotations
 

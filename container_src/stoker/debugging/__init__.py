@@ -1,1 +1,1 @@
-"""Debugging: the hook that saves tensors, the rules that judge them, smdebug on today's stack."""
+"""Debugging: the hook that saves tensors, the rules on them, smdebug on current stacks."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
-from stoker.contract.record import Record
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Kind = Literal["weight", "bias", "gradient", "input", "output", "loss", "scalar", "other"]
 """`weight` and `bias` are parameters; `input` and `output` belong to a module or to a loss."""
@@ -22,7 +24,8 @@ _KINDS_BY_NAME: tuple[tuple[str, Kind], ...] = (
 )
 
 
-class Description(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Description:
     """One tensor, as the hook knows it. The name alone is all that smdebug's own files tell."""
 
     name: str
@@ -39,6 +42,12 @@ class Description(Record):
     """It is an input or output of a loss: input 0 holds predictions, input 1 the labels."""
     is_frozen: bool = False
     """A parameter that does not ask for gradients: it will never change."""
+
+
+def changed_values(record: DataclassInstance) -> dict[str, Any]:
+    """Field → value, of those that differ from their defaults or have none: what files hold."""
+    values = {each: getattr(record, each.name) for each in fields(record)}
+    return {each.name: value for each, value in values.items() if value != each.default}
 
 
 def describe_by_name(name: str) -> Description:

@@ -1,12 +1,12 @@
-"""Which tensors somebody wants: said once, for the hook that saves and the rule that judges."""
+"""Which tensors are wanted: declared once, for the hook that saves and the rule that reads."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
-from stoker.contract.record import Record
 from stoker.debugging.description import Description, Kind
 from stoker.errors import RuleInvalid
 
@@ -24,7 +24,8 @@ COLLECTION_KINDS: dict[str, tuple[Kind, ...]] = {
 ALL = "all"
 
 
-class Need(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Need:
     """A set of tensors. The hook saves them as a collection; a rule gets them by its name.
 
     Of the ways to say which tensors, the first that is set counts: `regex`, then
@@ -52,7 +53,7 @@ class Need(Record):
     fallback_regex: str = ""
     """Tried by the reader where nothing matched, such as over files that smdebug wrote."""
     is_optional: bool = False
-    """A rule goes on without it; otherwise a need that was never met is an error."""
+    """A rule works without it; otherwise a need that was never met is an error."""
     save_interval: int | None = None
     """Every how many steps; None leaves it to the hook's configuration."""
 

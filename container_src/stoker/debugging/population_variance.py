@@ -1,8 +1,8 @@
 """The spread of a whole tensor, where the hook saved that of a sample.
 
 smdebug's hook for PyTorch divides the squares by one less than the number of elements, and ours
-does as it does; NumPy, and so whoever computes from saved values, divides by that number. A rule
-must not judge otherwise because another rule has the values saved, too.
+does as it does; NumPy, and so a reader of saved values, divides by that number. The result of
+a rule must not depend on whether another rule has the values saved, too.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def _iterate(
     array: NDArray[Any], number: type[np.generic], is_absolute: bool
 ) -> Iterator[NDArray[np.float64]]:
     room = np.empty(_PIECE, np.float64)
-    # However it lies in memory: as doubles, in the order that is quickest.
+    # Whatever its layout in memory: as doubles, in the order that is quickest.
     iterator = np.nditer(
         array,
         flags=("external_loop", "buffered"),

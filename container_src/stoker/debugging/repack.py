@@ -56,7 +56,7 @@ def repack(wheel: Path, outdir: Path, *, level: int = LEVEL) -> Path:
     Args:
         wheel: smdebug's wheel as published; its SHA-256 is checked.
         outdir: a folder; made when it is missing.
-        level: 1 = what it needs to run, 2 = also the faults that are mended.
+        level: 1 = what it needs to run, 2 = also the faults that are fixed.
 
     Returns:
         The path of the new wheel. The same input gives the same bytes.
@@ -67,7 +67,7 @@ def repack(wheel: Path, outdir: Path, *, level: int = LEVEL) -> Path:
     files = make_files(_read_wheel(wheel), level=level)
     outdir.mkdir(parents=True, exist_ok=True)
     target = outdir / f"smdebug-{version_of(level)}-py2.py3-none-any.whl"
-    _write_wheel(target, files)
+    write_wheel(target, files)
     return target
 
 
@@ -131,6 +131,17 @@ def make_record(files: Mapping[str, bytes], itself: str) -> str:
     return "".join([*lines, f"{itself},,\n"])
 
 
+def write_wheel(target: Path, files: Mapping[str, bytes]) -> None:
+    """Write a wheel; the same files give the same bytes."""
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in files.items():
+            # ZipInfo's fixed date (1980) makes the wheel reproducible.
+            entry = zipfile.ZipInfo(name)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content)
+
+
 def _read_wheel(wheel: Path) -> dict[str, bytes]:
     try:
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
@@ -147,16 +158,6 @@ def _read_wheel(wheel: Path) -> dict[str, bytes]:
         )
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
-
-
-def _write_wheel(target: Path, files: Mapping[str, bytes]) -> None:
-    with zipfile.ZipFile(target, "w") as archive:
-        for name, content in files.items():
-            # ZipInfo's fixed date (1980) makes the wheel reproducible.
-            entry = zipfile.ZipInfo(name)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, content)
 
 
 def _metadata(text: str, level: int) -> bytes:

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, get_type_hints
 
-from stoker.contract.record import Record
 from stoker.debugging.booleans import parse_boolean
 from stoker.debugging.need import Need
 from stoker.debugging.step_tensors import StepTensors
 from stoker.errors import RuleInvalid
 
+_LONGEST_TEXT = 2000
 
-class Finding(Record):
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
     """What a rule saw: in words for people, and the numbers behind them."""
 
     message: str
     """With the measured value, the limit and where, in one line."""
     tensor: str = ""
-    values: Mapping[str, float] = {}
+    values: Mapping[str, float] = field(default_factory=dict)
     """Names → numbers, such as {"abs_mean": 3e-9, "threshold": 1e-7}."""
     hint: str = ""
     """What usually helps."""
+
+    def __post_init__(self) -> None:
+        # Of a rule of the user's own: a whole tensor as text must not fill logs and reports.
+        for name in ("message", "hint", "tensor"):
+            text = str(getattr(self, name))
+            if len(text) > _LONGEST_TEXT:
+                object.__setattr__(self, name, f"{text[:_LONGEST_TEXT]}…")
 
     def to_json(self) -> dict[str, Any]:
         """For files and messages. NaN and infinity, which JSON has not, become texts."""
@@ -35,7 +45,8 @@ class Finding(Record):
         }
 
 
-class Parameter(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parameter:
     """One setting of a rule."""
 
     name: str
@@ -52,7 +63,7 @@ class Parameter(Record):
         """The value of a text, as a request carries it: everything is text there.
 
         Raises:
-            RuleInvalid: it is no such value, or out of bounds.
+            RuleInvalid: it is not such a value, or out of bounds.
         """
         try:
             value = _PARSERS[self.kind](text.strip())
@@ -81,7 +92,7 @@ def parameter(
     """Declares a setting of a rule, next to its type.
 
     Args:
-        default: used when nobody sets it; None for "not set" (annotate `float | None`).
+        default: used when it is not set; None for "not set" (annotate `float | None`).
         help: one line, shown by `stoker rules explain`.
         minimum: the smallest value that makes sense.
         maximum: the largest.
@@ -99,14 +110,14 @@ def parameter(
 
 
 class Rule:
-    """Judges one step at a time. Subclass it, declare parameters, and write `check`.
+    """Evaluates one step at a time. Subclass it, declare parameters, and write `check`.
 
     One object lives as long as the run, so a rule may remember what it saw. Steps come in rising
     order, each once, of every mode.
 
     Example:
         >>> class LargeGradient(Rule):
-        ...     '''A gradient is larger than anybody wants.'''
+        ...     '''A gradient is too large.'''
         ...
         ...     threshold: float = parameter(10.0, "largest mean of |gradient|", minimum=0)
         ...
@@ -128,7 +139,7 @@ class Rule:
         super().__init_subclass__()
         declared = {n: v for n, v in vars(cls).items() if isinstance(v, Parameter)}
         hints = get_type_hints(cls) if declared else {}
-        own = {n: p.replace(name=n, kind=_kind_of(hints[n])) for n, p in declared.items()}
+        own = {n: replace(p, name=n, kind=_kind_of(hints[n])) for n, p in declared.items()}
         cls.parameters = {**cls.parameters, **own}
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
@@ -175,7 +186,7 @@ class Rule:
         return None
 
     def lacks(self) -> str:
-        """Asked when a run has ended without a finding: why the rule could not judge any of it.
+        """Asked when a run has ended without a finding: why the rule could not evaluate any of it.
 
         Needs that were never met are reported without it. This is for what only the rule knows,
         such as that there was no validation to compare with. Empty: it could.

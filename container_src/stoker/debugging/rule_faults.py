@@ -14,12 +14,32 @@ from stoker.contract.debugger import CHECK_VARIABLE
 
 
 def describe_fault(error: BaseException) -> str:
-    """Type, text and the innermost line of an exception that a rule's own code raised."""
+    """Type, text and the innermost line of an exception that a rule's own code raised.
+
+    Raises:
+        KeyboardInterrupt: see `fault_text`.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, TooSlow):
         frames.pop()  # the handler's own: the line before was interrupted
         return f"the rule gave {error}{_where(frames)}; {CHECK_VARIABLE} allows more"
-    return f"the rule raised {type(error).__name__}: {error}{_where(frames)}"
+    return f"the rule raised {fault_text(error)}{_where(frames)}"
+
+
+def fault_text(error: BaseException) -> str:
+    """Type and text of an exception that a user's own code raised.
+
+    Raises:
+        KeyboardInterrupt: it may be a person's Ctrl-C. Not where this process handles SIGINT
+            itself, as the evaluator of a job does: there only a rule can have raised it.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if isinstance(error, KeyboardInterrupt) and handler is signal.default_int_handler:
+        raise error
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException as other:  # the class of the exception is the user's, too
+        return f"{type(error).__name__}, whose text cannot be made ({type(other).__name__})"
 
 
 def _where(frames: traceback.StackSummary) -> str:
@@ -30,8 +50,8 @@ class TooSlow(BaseException):
     """Not an Exception: a rule that catches those must not catch this one, too."""
 
 
-RULE_FAULTS = (Exception, SystemExit, TooSlow)
-"""What a user's own rule may raise; one that calls sys.exit must not end the others, too."""
+RULE_FAULTS = BaseException
+"""What a user's own rule may raise: none of it ends the other rules."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A few of many, for curves that nobody could see all points of."""
+"""A few of many points, for curves whose points could not all be seen."""
 
 from __future__ import annotations
 

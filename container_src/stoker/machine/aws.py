@@ -1,17 +1,12 @@
-"""The AWS side of the host's commands: the place of `stoker.notebook` that imports boto3."""
+"""The AWS side of the user's machine: sessions and ECR. boto3 is imported when it is needed."""
 
 from __future__ import annotations
 
 import base64
 import importlib
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any
 
-from stoker.machine.failures import PushFailed, StorageFailed, UsageRefused
+from stoker.machine.failures import PushFailed, UsageRefused
 
 
 def read_registry(region: str | None) -> tuple[str, str]:
@@ -67,39 +62,6 @@ def read_login_password(region: str) -> str:
         raise PushFailed(f"ECR gave no token: {error}", fix="check the permissions") from error
     token = base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode()
     return token.partition(":")[2]
-
-
-class BucketPlace(NamedTuple):
-    """A prefix on S3, and an empty folder to lay out what is fetched of it."""
-
-    folder: Path
-    client: Any
-    bucket: str
-    prefix: str
-    """With a slash at its end, or empty."""
-
-
-@contextmanager
-def open_bucket(place: str) -> Iterator[BucketPlace]:
-    """What lies under s3://BUCKET/PREFIX; the folder goes at the end.
-
-    Raises:
-        UsageRefused: it is no such address.
-        StorageFailed: S3 refuses, or cannot be reached.
-    """
-    address = urlsplit(place)
-    # With the slash: `run` alone is also the beginning of `run-2/`.
-    prefix = address.path.strip("/") + "/" if address.path.strip("/") else ""
-    if not address.netloc:
-        raise UsageRefused(f"{place} names no bucket", fix="s3://BUCKET/PREFIX")
-    with tempfile.TemporaryDirectory(prefix="stoker-s3-") as folder:
-        client = make_session().client("s3")
-        try:
-            yield BucketPlace(Path(folder), client, address.netloc, prefix)
-        except aws_errors() as error:
-            raise StorageFailed(
-                f"{place}: {error}", fix="check the address, the credentials and the region"
-            ) from error
 
 
 def make_session(region: str | None = None) -> Any:  # noqa: ANN401 - boto3 publishes no types

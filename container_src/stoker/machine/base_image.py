@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.machine.docker import ask, image_present, run_live
+from stoker.machine.docker import ask, find_client, image_present, run_live
 from stoker.machine.failures import BuildFailed
 
-SLIM = "debian:bookworm-slim"
+# Pinned, so that two builds stand on the same files; the Dockerfile names the same one.
+SLIM = (
+    "debian:bookworm-slim@sha256:88200866dfff7ea7f5cbcb6ec7c8a701889efe6fe859fe64d6990e4b07ea4171"
+)
 OWN = "stoker/base:bookworm"
 _PULL_SECONDS = 180
 
@@ -66,3 +69,12 @@ def provide_base(plan: BasePlan) -> str:
             fix="see the lines above, or pass one: stoker build --base-image IMAGE",
         )
     return OWN
+
+
+def read_digest(image: str) -> str:
+    """The digest of a base: the registry's, or the id of an image made here; "" if unknown."""
+    if "@" in image:
+        return image.partition("@")[2]
+    shown = "{{if .RepoDigests}}{{index .RepoDigests 0}}{{else}}{{.Id}}{{end}}"
+    answer = ask([find_client(), "image", "inspect", "--format", shown, image])
+    return answer.tail.rpartition("@")[2] if answer.code == 0 else ""

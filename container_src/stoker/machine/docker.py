@@ -7,21 +7,36 @@ they can do, never taken on trust.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import MappingProxyType
+from typing import IO
 
-from stoker.machine.failures import BuilderMissing, EngineMissing
+from stoker.machine.environment import read_environment
+from stoker.machine.failures import BuilderMissing, EngineLost, EngineMissing
+from stoker.machine.terminal import Terminal
 
+TIMED_OUT = 124
+"""The exit code of a command that did not answer in time."""
 _ANSWER_SECONDS = 30
+_MOST_OUTPUT_BYTES = 4 * 1024 * 1024  # a container may print gigabytes
+_LOST_MARKS = ("cannot connect to the docker daemon", "error during connect")
 _TAIL_LINES = 60
+_TICK_SECONDS = 1.0
 _DEBIAN_CLIENT = "/usr/bin/docker"
 _FIRST_WITHOUT_BUILDKIT = 23
+_FLAVORS = ("cpu", "cuda")
+_ENGINE_SCRIPT = Path(__file__).parents[3] / "docker/engine.sh"  # of a clone; a wheel has none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,8 +57,13 @@ class Finished:
     code: int
     """Its exit code."""
 
-    tail: str
-    """What it printed at the end; of a quiet command the error stream if it failed."""
+    stdout: str = ""
+    stderr: str = ""
+
+    @property
+    def tail(self) -> str:
+        """What it has to say: its output or, if it failed, its errors."""
+        return (self.stdout if self.code == 0 else self.stderr).strip()
 
 
 def find_client() -> str:
@@ -54,7 +74,7 @@ def find_client() -> str:
     """
     clients = _clients()
     if not clients:
-        raise EngineMissing("no Docker client on this machine", fix="run docker/engine.sh")
+        raise EngineMissing("no Docker client on this machine", fix=make_engine_fix())
     return clients[0]
 
 
@@ -68,7 +88,7 @@ def require_engine(client: str) -> str:
     if answer.code != 0 or not answer.tail:
         raise EngineMissing(
             f"no Docker engine answers: {answer.tail or 'no output'}",
-            fix="run docker/engine.sh (as root on Debian or Ubuntu it installs and starts one)",
+            fix=make_engine_fix(),
         )
     return answer.tail
 
@@ -100,6 +120,22 @@ def find_builder() -> Builder:
     )
 
 
+def make_engine_fix() -> str:
+    """How to get an engine: an installed wheel has no docker/engine.sh."""
+    if _ENGINE_SCRIPT.is_file():
+        return "run docker/engine.sh (as root on Debian or Ubuntu it installs and starts one)"
+    return "install and start Docker: https://docs.docker.com/engine/install/"
+
+
+def make_image_fix(image: str) -> str:
+    """How to get an image that is not there."""
+    if not image.startswith("stoker:"):
+        return f"docker pull {image}"
+    flavor = image.partition(":")[2]
+    build = f"stoker build --flavor {flavor}" if flavor in _FLAVORS else "stoker build"
+    return build if _ENGINE_SCRIPT.is_file() else f"in a clone of Stoker: {build}"
+
+
 def image_present(client: str, image: str) -> bool:
     """Whether the engine holds the image."""
     return ask([client, "image", "inspect", "--format", "{{.Id}}", image]).code == 0
@@ -118,27 +154,72 @@ def image_size_bytes(client: str, image: str) -> int | None:
     return int(answer.tail) if answer.code == 0 else None
 
 
-def ask(argv: Sequence[str], *, timeout_seconds: float = _ANSWER_SECONDS) -> Finished:
-    """Run a short command quietly; a missing program or a timeout is an ordinary failure."""
+def ask(
+    argv: Sequence[str],
+    *,
+    timeout_seconds: float = _ANSWER_SECONDS,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Finished:
+    """Run a short command quietly; a missing program or a timeout is an ordinary failure.
+
+    Args:
+        argv: the command.
+        timeout_seconds: how long it may take.
+        variables: added to its environment, which, unlike a command, no other user can read.
+    """
+    environ = {**read_environment(), **variables}
     try:
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=timeout_seconds, check=False
+            argv, capture_output=True, timeout=timeout_seconds, check=False, env=environ
         )
     except FileNotFoundError:
-        return Finished(code=127, tail=f"{argv[0]}: not found")
+        return Finished(code=127, stderr=f"{argv[0]}: not found")
     except subprocess.TimeoutExpired:
-        return Finished(code=124, tail=f"{argv[0]}: no answer within {timeout_seconds:.0f} s")
-    said = (done.stdout.strip(), done.stderr.strip())
-    return Finished(code=done.returncode, tail=said[0] if done.returncode == 0 else said[1])
+        said = f"{argv[0]}: no answer within {timeout_seconds:.0f} s"
+        return Finished(code=TIMED_OUT, stderr=said)
+    stdout, stderr = (
+        text[-_MOST_OUTPUT_BYTES:].decode("utf-8", "replace")
+        for text in (done.stdout, done.stderr)
+    )
+    return Finished(code=done.returncode, stdout=stdout, stderr=stderr)
 
 
-def run_live(argv: Sequence[str], *, stdin_text: str | None = None) -> Finished:
+def call(client: str, *arguments: str, timeout_seconds: float = 60) -> Finished:
+    """Run the Docker client; a timeout is an ordinary failure.
+
+    Raises:
+        EngineLost: the engine does not answer any more.
+    """
+    answer = ask([client, *arguments], timeout_seconds=timeout_seconds)
+    if is_engine_lost(answer):
+        raise EngineLost(
+            "the Docker engine does not answer any more",
+            fix="start it and run the command again",
+        )
+    return answer
+
+
+def is_engine_lost(answer: Finished) -> bool:
+    """Whether the client failed because it did not reach the engine."""
+    said = answer.stderr.lower()
+    return answer.code != 0 and any(mark in said for mark in _LOST_MARKS)
+
+
+def run_live(
+    argv: Sequence[str],
+    *,
+    stdin_text: str | None = None,
+    describe: Callable[[str], str] = lambda _: "",
+) -> Finished:
     """Run a long command, showing each line as it comes and keeping the last ones.
 
     Args:
         argv: the command.
         stdin_text: written to its standard input (a password, which must not be an argument).
+        describe: gets each line, and an empty text every second without one; returns what the
+            command is doing, for the line at the bottom of the terminal.
     """
+    terminal = Terminal()
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     with subprocess.Popen(
         argv,
@@ -151,11 +232,35 @@ def run_live(argv: Sequence[str], *, stdin_text: str | None = None) -> Finished:
         if process.stdin and stdin_text is not None:
             process.stdin.write(stdin_text)
             process.stdin.close()
-        for line in process.stdout or ():
-            sys.stdout.write(line)
-            sys.stdout.flush()
-            tail.append(line)
-    return Finished(code=process.returncode, tail="".join(tail))
+        for line in _lines_or_ticks(process.stdout or io.StringIO()):
+            if line:
+                terminal.line(line.rstrip("\n"))
+                tail.append(line)
+            terminal.progress(describe(line))
+        terminal.status("")
+    # One stream holds both, and either may be asked for.
+    return Finished(code=process.returncode, stdout="".join(tail), stderr="".join(tail))
+
+
+def _lines_or_ticks(stream: IO[str]) -> Iterator[str]:
+    """The lines of a stream as they come, and an empty text for each second without one."""
+    lines: SimpleQueue[str | None] = SimpleQueue()
+
+    def read() -> None:
+        for line in stream:
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            line = lines.get(timeout=_TICK_SECONDS)
+        except Empty:
+            yield ""
+            continue
+        if line is None:
+            return
+        yield line
 
 
 def _clients() -> list[str]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 
 def read_environment() -> Mapping[str, str]:
-    """The variables of this process, as they are now; nobody can change them through this."""
+    """The variables of this process, as they are now; a read-only copy."""
     return MappingProxyType(dict(os.environ))
 
 

@@ -2,6 +2,7 @@
 
 HostError
 ├── EngineMissing    no Docker engine answers
+├── EngineLost       an engine stopped answering, or what it ran is gone
 ├── BuilderMissing   an engine answers, but no client here can drive BuildKit
 ├── BuildFailed      the image could not be built
 ├── ImageMissing     the engine does not hold the image that was named
@@ -18,6 +19,10 @@ from stoker.errors import HostError
 
 class EngineMissing(HostError):
     """No Docker engine answers."""
+
+
+class EngineLost(HostError):
+    """An engine stopped answering, or what it ran is gone: how the run ended is unknown."""
 
 
 class BuilderMissing(HostError):

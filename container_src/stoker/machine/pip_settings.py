@@ -34,7 +34,7 @@ _SYSTEM_BUNDLES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipSettings:
-    """What pip on this machine is told about where packages come from."""
+    """Where pip on this machine gets packages from, as it is configured."""
 
     options: Mapping[str, str]
     """Settings that mean the same inside a build."""

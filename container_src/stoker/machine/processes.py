@@ -27,6 +27,11 @@ class Identity:
         """Whether it still runs; one that merely waits to be collected does not."""
         return read_identity(self.pid) == self
 
+    def age_seconds(self) -> float:
+        """How long it has run; meaningless for a process of an earlier boot."""
+        ticks_per_second = os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_ticks / ticks_per_second
+
     def signal(self, number: int) -> bool:
         """Signals this very process; False if it has ended."""
         handle = self._open()
@@ -72,7 +77,7 @@ class Identity:
 
 
 def read_identity(pid: int) -> Identity | None:
-    """Who has a number now; None if nobody has, or it has ended."""
+    """The process that has a number now; None if there is none, or it has ended."""
     fields = _stat(str(pid))
     if len(fields) <= _START or fields[0] in _ENDED_STATES:
         return None
@@ -90,6 +95,19 @@ def descendants(pid: int) -> list[int]:
     return found[1:]
 
 
+def heeds(pid: int, number: int) -> bool:
+    """Whether the process has chosen what a signal does: it is caught, or ignored."""
+    # One that is merely blocked says nothing: a shell blocks all signals while it forks.
+    fields = dict(line.split(b":", 1) for line in _read(f"/proc/{pid}/status").splitlines())
+    masks = [fields.get(name, b"0") for name in (b"SigCgt", b"SigIgn")]
+    return any(has_signal(mask.decode(), number) for mask in masks)
+
+
+def has_signal(mask: str, number: int) -> bool:
+    """Whether a set of signals, in the kernel's hexadecimal form, holds a signal."""
+    return bool(int(mask, 16) & (1 << (number - 1)))
+
+
 def with_variable(name: str, text: str) -> list[int]:
     """Processes that were started with a variable in their environment."""
     wanted = f"{name}={text}".encode()
@@ -98,6 +116,11 @@ def with_variable(name: str, text: str) -> list[int]:
         for number in _numbers()
         if wanted in _read(f"/proc/{number}/environ").split(b"\0")
     ]
+
+
+def read_command(pid: int) -> list[str]:
+    """The command line of a process; empty if it has ended."""
+    return _read(f"/proc/{pid}/cmdline").decode(errors="surrogateescape").split("\0")[:-1]
 
 
 def _numbers() -> list[str]:
@@ -117,7 +140,7 @@ def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read()
-    except OSError:  # it ended meanwhile, or is somebody else's
+    except OSError:  # it ended meanwhile, or belongs to another user
         return b""
 
 

@@ -30,7 +30,7 @@ class Revision:
 
 
 def find_repository(asked_for: Path | None) -> Path:
-    """The checkout asked for; else the one we stand in; else the one this module belongs to.
+    """The checkout asked for; else that of the working directory; else that of this module.
 
     Raises:
         UsageRefused: there is none; an installed wheel carries no Dockerfile.

@@ -1,14 +1,18 @@
 """What a command shows: lines that stay, and one line at the bottom that says where things are.
 
-The line at the bottom exists on a terminal only. In a pipe or a log every line is plain.
+The line at the bottom exists on a terminal only. In a pipe or a log every line is plain, and how
+far long work has come is said every ten seconds in which nothing else was.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from typing import TextIO
+
+from stoker.bus.progress import PLAIN_SECONDS
 
 _ERASE_LINE = "\r\x1b[K"
 _DEFAULT_COLUMNS = 80
@@ -17,20 +21,33 @@ _DEFAULT_COLUMNS = 80
 class Terminal:
     """Prints to a stream and keeps a status line below what was printed."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._stream = stream or sys.stdout
         self._is_live = self._stream.isatty()
         self._status = ""
+        self._clock = clock
+        self._last_line = clock()
 
     @property
     def is_live(self) -> bool:
-        """Whether somebody is watching."""
+        """Whether a terminal is attached."""
         return self._is_live
 
     def line(self, text: str = "") -> None:
         """A line that stays."""
         self._erase()
         self._stream.write(f"{text}\n")
+        self._draw()
+        self._last_line = self._clock()
+
+    def block(self, lines: Sequence[str], *, replaces: int) -> None:
+        """Lines that take the place of the last ones; on a terminal only."""
+        self._erase()
+        if replaces:
+            self._stream.write(f"\x1b[{replaces}F\x1b[J")
+        self._stream.write("".join(f"{line}\n" for line in lines))
         self._draw()
 
     def status(self, text: str) -> None:
@@ -41,6 +58,13 @@ class Terminal:
         columns = shutil.get_terminal_size((_DEFAULT_COLUMNS, 24)).columns
         self._status = text[: columns - 1]  # a wrapped line could not be erased
         self._draw()
+
+    def progress(self, text: str) -> None:
+        """How far long work has come: the line at the bottom, or a plain one from time to time."""
+        if self._is_live:
+            self.status(text)
+        elif text and self._clock() - self._last_line >= PLAIN_SECONDS:
+            self.line(text)
 
     def _erase(self) -> None:
         if self._status:
@@ -61,22 +85,3 @@ def make_table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) ->
         ).rstrip()
         for row in rows
     ]
-
-
-def make_size(size_bytes: float) -> str:
-    """`512 B`, `1.34 MB`: to three digits."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size_bytes < 1000:
-            return f"{size_bytes:.3g} {unit}"
-        size_bytes /= 1000
-    return f"{size_bytes:.3g} TB"
-
-
-def make_duration(seconds: float) -> str:
-    """`7 s`, `3 min 05 s`, `2 h 10 min`."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

@@ -11,15 +11,15 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Generic, NamedTuple, TypeVar
 
-from stoker.metrics.stops import flush_at_end_of_child
+from stoker.contract.process_end import finish_in_child
 
 Item = TypeVar("Item")
 Work = Callable[[list[Item], bool], bool]
-"""Does some items; told whether somebody waits for it. Returns whether it has to be called again
-soon although nothing new came."""
+"""Does some items; the flag says that a caller waits for them. Returns whether it has to be called
+again soon although nothing new came."""
 
 _GATHER_SECONDS = 0.25
-"""Items are done in heaps: a thread that wakes for each one takes turns with the training loop."""
+"""Items are done in batches: waking for each one would take the GIL from the training loop."""
 _SLICE_SECONDS = 0.5
 _MOST_ITEMS = 200_000
 _MOST_BYTES = 64 << 20
@@ -27,7 +27,7 @@ _LOG = logging.getLogger("stoker.metrics")
 
 
 class _Request(NamedTuple):
-    """Somebody waits until all is done."""
+    """A caller waits until all is done."""
 
     done: threading.Lock
     """Held until then."""
@@ -113,7 +113,7 @@ class Backlog(Generic[Item]):
         try:
             if self._thread is not None:
                 return
-            flush_at_end_of_child()
+            finish_in_child()
             self._is_idle = False
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             thread.start()
@@ -161,6 +161,6 @@ class Backlog(Generic[Item]):
             try:
                 self._owes = self._work(items, urgent)
             except Exception:
-                # A mistake of ours, or of an object that was logged: it must not end the thread.
+                # An internal error, or one of an object that was logged, must not end the thread.
                 _LOG.exception("%s: up to %d entries are lost", self._name, len(items))
             self._bytes_out, self._is_stuck = size_bytes, False

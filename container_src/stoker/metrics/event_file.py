@@ -7,12 +7,12 @@ import os
 import time
 from typing import SupportsFloat
 
+from stoker.contract.process_end import Stage, at_end
 from stoker.metrics.backlog import Backlog
 from stoker.metrics.events import make_file_version, make_scalar, make_session_start
 from stoker.metrics.outlet import Outlet
-from stoker.metrics.records import make_record
 from stoker.metrics.sinks import Sink, make_event_sink
-from stoker.metrics.stops import flush_at_stop
+from stoker.storage.event_records import make_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _LOG = logging.getLogger("stoker.metrics")
 class EventStream:
     """Takes events from any thread; one for a folder, as TensorBoard follows one file at a time.
 
-    What is added reaches the file within a second. A forked child goes on with a file of its own.
+    What is added reaches the file within a second. A forked child continues in a separate file.
     """
 
     def __init__(self, folder: str, suffix: str = "") -> None:
@@ -45,14 +45,14 @@ class EventStream:
         )
         self.add_scalar = self._backlog.add
         """Takes a `Scalar`. It is encoded by the thread: a call takes a fraction of a µs."""
-        flush_at_stop(self)
+        at_end(self.flush, forget=self.forget, stage=Stage.OUTLET, at_stop=True)
 
     def add_message(self, message: bytes) -> None:
         """Adds an encoded `Event`; an empty one only makes sure that there is a file."""
         self._backlog.add(message, len(message) or 1)
 
     def purge_from_first_scalar(self) -> None:
-        """The first scalar with a step above zero says where an interrupted run goes on.
+        """The first scalar with a step above zero says where an interrupted run continues.
 
         Zero does not: scripts write sizes and settings there, however far they have got.
         """
@@ -70,7 +70,7 @@ class EventStream:
 
     def forget(self) -> None:
         """In a forked child: file and thread are the parent's."""
-        self._purges = False  # a helper is no new attempt
+        self._purges = False  # a helper is not a new attempt
         self._outlet.forget()
         self._backlog.forget()
 
@@ -108,7 +108,7 @@ class EventStream:
 
 
 class EventFile:
-    """What one writer holds of a stream; stands in for tensorboard's `EventFileWriter`."""
+    """One writer's access to a stream; replaces tensorboard's `EventFileWriter`."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class EventFile:
 
     @property
     def stream(self) -> EventStream:
-        """The stream; used after a close, it goes on in a new file."""
+        """The stream; used after a close, it continues in a new file."""
         self.reopen()
         return self._stream
 

@@ -6,7 +6,9 @@ messages from torch's own writer. Field numbers are those of event.proto and sum
 
 from __future__ import annotations
 
-from struct import Struct, pack
+from struct import Struct
+
+from stoker.storage.event_records import field, varint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,12 +37,12 @@ _BUCKETS = b"\x3a"
 
 def make_file_version(wall_time: float) -> bytes:
     """The event every file begins with."""
-    return _stamp(wall_time, 0) + _field(_FILE_VERSION, b"brain.Event:2")
+    return _stamp(wall_time, 0) + field(_FILE_VERSION, b"brain.Event:2")
 
 
 def make_session_start(wall_time: float, step: int) -> bytes:
-    """Tells readers that the run goes on at `step`: what earlier files have from there is void."""
-    return _stamp(wall_time, step) + _field(_SESSION_LOG, _SESSION_START)
+    """Tells readers that the run continues at `step`: later steps of earlier files are void."""
+    return _stamp(wall_time, step) + field(_SESSION_LOG, _SESSION_START)
 
 
 def make_scalar(wall_time: float, step: int, tag: bytes, value: float) -> bytes:
@@ -58,40 +60,25 @@ def make_histogram(wall_time: float, step: int, tag: bytes, histogram: Histogram
         histogram.total_of_squares,
     )
     content = b"".join(map(_number, _HISTOGRAM_NUMBERS, numbers))
-    content += _field(_BUCKET_LIMITS, histogram.limits.astype("<f8").tobytes())
-    content += _field(_BUCKETS, histogram.counts.astype("<f8").tobytes())
-    return _event(wall_time, step, tag, _field(_HISTO, content))
+    content += field(_BUCKET_LIMITS, histogram.limits.astype("<f8").tobytes())
+    content += field(_BUCKETS, histogram.counts.astype("<f8").tobytes())
+    return _event(wall_time, step, tag, field(_HISTO, content))
 
 
 def _event(wall_time: float, step: int, tag: bytes, content: bytes) -> bytes:
-    value = (_field(_TAG, tag) if tag else b"") + content
-    return _stamp(wall_time, step) + _field(_SUMMARY, _field(_VALUE, value))
+    value = (field(_TAG, tag) if tag else b"") + content
+    return _stamp(wall_time, step) + field(_SUMMARY, field(_VALUE, value))
 
 
 def _stamp(wall_time: float, step: int) -> bytes:
     time = _number(_WALL_TIME, wall_time)
     # A negative step takes all ten bytes, as its two's complement of 64 bits.
-    return time + _STEP + _varint(step & _64_BITS) if step else time
+    return time + _STEP + varint(step & _64_BITS) if step else time
 
 
 def _number(key: bytes, value: float) -> bytes:
     data = _DOUBLE.pack(value)
     return key + data if data != _NO_BITS else b""  # protobuf leaves zeros out, but not -0.0
-
-
-def _field(key: bytes, content: bytes) -> bytes:
-    return key + _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    if number < 0x80:
-        return pack("B", number)
-    parts = bytearray()
-    while number >= 0x80:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    parts.append(number)
-    return bytes(parts)
 
 
 def _as_float32(value: float) -> bytes:

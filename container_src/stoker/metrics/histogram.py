@@ -2,7 +2,7 @@
 
 The 1548 bins grow by a tenth from ±1e-12 to ±1e20. The upper 13 bits of a 32-bit float (sign,
 exponent, 4 bits of the mantissa) name a cell, and no cell holds more than one edge. Adding so much
-to the bits that an edge comes to lie on the border of its cell moves what is beyond the edge to
+to the bits that an edge is on the border of its cell moves what is beyond the edge to
 the next cell, where only values of the same bin are left: counting cells then counts bins.
 """
 
@@ -23,9 +23,9 @@ _CELL_BITS = 13  # sign, exponent, 4 bits of the mantissa: narrower than any bin
 _REST_BITS = 32 - _CELL_BITS
 _CELLS = 1 << _CELL_BITS
 _CELL_WIDTH = 1 << _REST_BITS
-_FEW_ELEMENTS = 1 << 13  # below, comparing with the edges is quicker than counting cells
+_FEW_ELEMENTS = 1 << 14  # below, finding the bin of each is quicker than counting cells first
 _CHUNK_ELEMENTS = 1 << 17  # what is made of a chunk stays in the processor's cache
-_SHARE_ELEMENTS = 1 << 20  # what is worth a thread; NumPy lets go of the interpreter meanwhile
+_SHARE_ELEMENTS = 1 << 20  # what is worth a thread; NumPy releases the GIL meanwhile
 _MOST_THREADS = 4
 
 
@@ -53,10 +53,12 @@ def make_histogram(values: NDArray[np.generic]) -> Histogram:
     if values.size == 0:
         raise ValueError("a histogram needs at least one value, but the tensor is empty")
     flat = values.reshape(-1)
-    if flat.dtype == np.float32 and flat.size > _FEW_ELEMENTS:
+    if flat.dtype != np.float32:
+        tally = _tally_other(flat)
+    elif flat.size > _FEW_ELEMENTS:
         tally = _tally_many(flat.view(np.float32))
     else:
-        tally = _tally_few(flat)
+        tally = _tally_few(flat.view(np.float32))
     limits, counts = _trimmed(tally.counts)
     numbers = (tally.minimum, tally.maximum, flat.size, tally.total, tally.total_of_squares)
     return Histogram(*numbers, limits, counts)
@@ -84,18 +86,32 @@ def _tally_share(flat: NDArray[np.float32]) -> _Tally:
     by_cell = np.zeros(_CELLS, dtype=np.int64)
     index = np.empty(_CHUNK_ELEMENTS, dtype=np.intp)
     tallies = []
-    # NaN and infinities are told by the figures themselves.
+    # The figures themselves show NaN and infinities.
     with np.errstate(all="ignore"):
         for start in range(0, flat.size, _CHUNK_ELEMENTS):
             chunk = np.ascontiguousarray(flat[start : start + _CHUNK_ELEMENTS])
-            bits, cells = chunk.view(np.uint32), index[: chunk.size]
-            np.copyto(cells, bits >> _REST_BITS)
-            np.copyto(cells, (bits + tables.shifts.take(cells)) >> _REST_BITS)
+            cells = _find_cells(chunk, index[: chunk.size])
             by_cell += np.bincount(cells, minlength=_CELLS)
             tallies.append(_tally_numbers(chunk))
     counts = np.zeros(tables.edges.size, dtype=np.int64)
     np.add.at(counts, tables.bins, by_cell)
     return _sum_up(tallies)._replace(counts=counts[:-1])
+
+
+def _find_cells(chunk: NDArray[np.float32], cells: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The cell of each value, in which only values of its bin are left."""
+    bits = chunk.view(np.uint32)
+    np.copyto(cells, bits >> _REST_BITS)
+    np.copyto(cells, (bits + _tables().shifts.take(cells)) >> _REST_BITS)
+    return cells
+
+
+def _tally_few(flat: NDArray[np.float32]) -> _Tally:
+    tables, chunk = _tables(), np.ascontiguousarray(flat)
+    with np.errstate(all="ignore"):
+        bins = tables.bins.take(_find_cells(chunk, np.empty(chunk.size, dtype=np.intp)))
+        counts = np.bincount(bins, minlength=tables.edges.size)
+        return _tally_numbers(chunk)._replace(counts=counts[:-1])
 
 
 def _tally_numbers(chunk: NDArray[np.floating]) -> _Tally:
@@ -106,7 +122,7 @@ def _tally_numbers(chunk: NDArray[np.floating]) -> _Tally:
     return _Tally(none, float(chunk.min()), float(chunk.max()), float(wide.sum()), float(squares))
 
 
-def _tally_few(flat: NDArray[np.generic]) -> _Tally:
+def _tally_other(flat: NDArray[np.generic]) -> _Tally:
     with np.errstate(all="ignore"):
         values = flat.astype(np.float64)
         tally = _tally_numbers(values)
@@ -117,7 +133,7 @@ def _tally_few(flat: NDArray[np.generic]) -> _Tally:
 
 def _sum_up(tallies: list[_Tally]) -> _Tally:
     counts, minima, maxima, totals, squares = zip(*tallies, strict=True)
-    # NumPy's, since Python's min and max pass over a NaN or not, depending on where it stands.
+    # NumPy's, since Python's min and max pass over a NaN or not, depending on its position.
     extremes = float(np.min(minima)), float(np.max(maxima))
     return _Tally(np.sum(counts, axis=0), *extremes, sum(totals), sum(squares))
 
@@ -127,7 +143,7 @@ class _Tables(NamedTuple):
     shifts: NDArray[np.uint32]
     """Cell → what to add to the bits of a value in it; 0 where no edge runs through."""
     bins: NDArray[np.intp]
-    """Cell → the bin it lies in; one beyond the last where there is none."""
+    """Cell → the bin it is in; one beyond the last where there is none."""
 
 
 @cache

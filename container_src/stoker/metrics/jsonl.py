@@ -12,6 +12,7 @@ import json
 import math
 import os
 
+from stoker.contract.files import open_regular
 from stoker.metrics.ranks import rank_name
 from stoker.metrics.sinks import LocalFile
 
@@ -35,7 +36,7 @@ def metrics_file(job: Job) -> str:
 def make_jsonl_sink(path: str) -> LocalFile:
     """Appends to what an earlier attempt has written, on a line of its own."""
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             file.seek(-1, os.SEEK_END)
             is_cut = file.read() != b"\n"
     except OSError:

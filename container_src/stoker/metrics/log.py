@@ -6,14 +6,14 @@ import sys
 import time
 from typing import SupportsFloat
 
+from stoker.bus.metric_line import make_line
+from stoker.contract.process_end import Stage, at_end
 from stoker.metrics.backlog import Backlog
 from stoker.metrics.jsonl import make_json_line, make_jsonl_sink, metrics_file
-from stoker.metrics.lines import make_line
 from stoker.metrics.numbers import keep_number
 from stoker.metrics.outlet import Outlet
 from stoker.metrics.ranks import rank_name
 from stoker.metrics.runs import open_run
-from stoker.metrics.stops import flush_at_stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Log:
         path = metrics_file(job)
         self._lines = Outlet(lambda: make_jsonl_sink(path), name=path)
         self._backlog: Backlog[Entry] = Backlog(self._write, name="metrics")
-        flush_at_stop(self)
+        at_end(self.flush, forget=self.forget, stage=Stage.OUTLET, at_stop=True)
 
     def add(
         self, step: SupportsInt, metrics: Mapping[str, SupportsFloat], *, all_ranks: bool
@@ -110,7 +110,7 @@ class Log:
         if not self._job.arn or not self._is_reporter:
             return
         if self._trial is None:
-            # boto3 costs a third of a second, and outside SageMaker there is nobody to send to.
+            # boto3 costs a third of a second, and outside SageMaker there is no receiver.
             from stoker.metrics.sagemaker import TrialMetrics
 
             self._trial = TrialMetrics(self._job)
@@ -122,7 +122,7 @@ def _as_int(step: SupportsInt) -> int:
     try:
         return int(step)
     except (TypeError, ValueError):
-        raise TypeError(f"{step!r:.80} is no step: give the number of it") from None
+        raise TypeError(f"{step!r:.80} is not a step: pass the step's number") from None
 
 
 def _as_floats(metrics: Mapping[str, SupportsFloat]) -> dict[str, float]:

@@ -29,7 +29,7 @@ class Outlet:
 
         Args:
             records: none to try again; empty ones open the sink.
-            urgent: somebody waits: now is the time for what usually is done now and then.
+            urgent: a caller waits, so also do what is usually done only now and then.
         """
         if records is None and not self._kept and self._sink is None:
             return False
@@ -75,7 +75,7 @@ class Outlet:
         if not self._has_failed:
             self._has_failed = True
             _LOG.warning(
-                "%s cannot be written: %s; training goes on, and it is tried again\n"
+                "%s cannot be written: %s; training continues, and writing is tried again\n"
                 "  fix: free some space, or make it writable for this job",
                 self._name,
                 error.strerror or error,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from stoker.contract.rank import read_rank
 
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
 def rank_name(job: Job) -> str:
     """Empty for the one that reports; else a name of this process for files and folders.
 
-    Launchers number their processes. Where a plain script runs on each host, the hosts are told
-    apart.
+    Launchers number their processes. Where a plain script runs on each host, the name of the
+    host is used.
     """
     rank = read_rank(job.environ)
     if rank is not None:
@@ -40,9 +39,3 @@ def is_resumed(job: Job) -> bool:
     except OSError:
         return False
     return any(not name.startswith(".") for name in names)
-
-
-def is_child() -> bool:
-    """Whether multiprocessing started this process: a helper of one that logs, no new attempt."""
-    process = sys.modules.get("multiprocessing.process")
-    return process is not None and process.parent_process() is not None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
+from stoker.contract.process_end import is_child
 from stoker.metrics.event_file import EventFile
 from stoker.metrics.events import make_session_start
-from stoker.metrics.ranks import is_child, is_resumed, run_dir
+from stoker.metrics.ranks import is_resumed, run_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,14 +6,13 @@ import logging
 import math
 import os
 from functools import cache
-from urllib.parse import urlsplit
 
 import boto3
-from boto3.exceptions import Boto3Error
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
 
 from stoker.metrics.backlog import Backlog
+from stoker.storage.aws import AWS_ERRORS
+from stoker.storage.s3 import split_uri
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 Point = tuple[float, int, "Mapping[str, float]"]
 """Wall time, step, metrics."""
 
-_AWS_ERRORS = (BotoCoreError, ClientError, Boto3Error, ValueError)
 # Called from threads that a stop waits for: what does not answer is given up soon.
 _CONFIG = Config(connect_timeout=5, read_timeout=20, retries={"max_attempts": 2})
 _MOST_METRICS = 10
@@ -39,16 +37,16 @@ def put_object(uri: str, content: bytes) -> None:
     Raises:
         OSError: S3 refuses, or cannot be reached.
     """
-    parts = urlsplit(uri, allow_fragments=False)
+    bucket, key = split_uri(uri)
     try:
         client = _client("s3", None, os.getpid())
-        client.put_object(Bucket=parts.netloc, Key=parts.path.lstrip("/"), Body=content)
-    except _AWS_ERRORS as error:
+        client.put_object(Bucket=bucket, Key=key, Body=content)
+    except AWS_ERRORS as error:
         raise OSError(str(error)) from None
 
 
 class TrialMetrics:
-    """Sends metrics to the job's trial component, if it has one; a failure is told once."""
+    """Sends metrics to the job's trial component, if it has one; a failure is reported once."""
 
     def __init__(self, job: Job) -> None:
         self._arn, self._region = job.arn, job.region or None
@@ -66,7 +64,7 @@ class TrialMetrics:
             for first in range(0, len(entries), _MOST_METRICS):
                 if not self._is_off:
                     self._put(entries[first : first + _MOST_METRICS])
-        except _AWS_ERRORS as error:
+        except AWS_ERRORS as error:
             self._is_off = True
             _LOG.warning(
                 "metrics are not sent to SageMaker Experiments from now on: %s\n"
@@ -90,7 +88,7 @@ class TrialMetrics:
         try:
             client = _client("sagemaker", self._region, os.getpid())
             found = client.list_trial_components(SourceArn=self._arn, MaxResults=1)
-        except _AWS_ERRORS as error:
+        except AWS_ERRORS as error:
             # Most jobs have none, and their roles need not be allowed to ask.
             _LOG.info("no trial component is known: %s", error)
             return None

@@ -8,6 +8,8 @@ import socket
 import time
 from typing import Protocol
 
+from stoker.contract.files import open_regular
+
 _SERIAL = itertools.count()
 _UPLOAD_SECONDS = 15.0
 _LARGEST_OBJECT_BYTES = 8 << 20
@@ -77,8 +79,7 @@ class LocalFile:
     def _open(self) -> None:
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
         # O_APPEND: after a truncation the next write goes to the new end.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._file = os.open(self._path, flags, 0o644)
+        self._file = open_regular(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._length = os.fstat(self._file).st_size
 
 

@@ -147,7 +147,7 @@ class Writer(SummaryWriter):
                 writer.add_scalar(name, value, global_step)
 
     def _get_file_writer(self) -> Any:
-        """What the other methods of `SummaryWriter` write to; made anew after a close."""
+        """What the other methods of `SummaryWriter` write to; made again after a close."""
         if self.file_writer is None:
             file, self._file = self._file or EventFile(self.log_dir), None
             self.file_writer = _EventFileWriter(file)

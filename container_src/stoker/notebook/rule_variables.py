@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def rules_environment(
     Args:
         rules: `sagemaker.debugger.Rule` objects of SDK v2 or v3, or DebugRuleConfigurations.
         source_dir: the estimator's; needed for `Rule.custom` with a local `source`, which must
-            lie in it.
+            be in it.
 
     Raises:
         RuleInvalid: with the rule and all that is wrong about it.
@@ -59,7 +60,7 @@ def make_rule_spec(rule: Any, *, source_dir: str | Path | None) -> RuleSpec:  # 
     name, parameters, actions = _parts(rule)
     try:
         spec = make_spec(name, "", {key: str(value) for key, value in parameters.items()})
-        spec = spec.replace(actions=(*spec.actions, *actions))
+        spec = replace(spec, actions=(*spec.actions, *actions))
         return _place_source(spec, source_dir)
     except RuleInvalid as error:
         raise RuleInvalid(f"rule {name}: {error.message}", fix=error.fix) from None
@@ -71,7 +72,7 @@ def _parts(rule: Any) -> tuple[str, Mapping[str, Any], list[Action]]:  # noqa: A
     name = getattr(rule, "name", None)
     if not isinstance(name, str) or not hasattr(rule, "rule_parameters"):
         raise RuleInvalid(
-            f"{rule!r:.120} is no rule",
+            f"{rule!r:.120} is not a rule",
             fix="pass Rule.sagemaker(rule_configs.vanishing_gradient()) or Rule.custom(…)",
         )
     if not hasattr(rule, "collection_configs"):
@@ -110,20 +111,18 @@ def _place_source(spec: RuleSpec, source_dir: str | Path | None) -> RuleSpec:
     file = Path(spec.source)
     if not file.is_file():
         raise RuleInvalid(
-            f"its source {spec.source} is no file",
+            f"its source {spec.source} is not a file",
             fix="name the Python file with the rule's class",
         )
     if source_dir is None or not file.resolve().is_relative_to(Path(source_dir).resolve()):
-        where = (
-            f"does not lie in {source_dir}" if source_dir else "must lie in the source directory"
-        )
+        where = f"is not in {source_dir}" if source_dir else "must be in the source directory"
         raise RuleInvalid(
             f"its source {spec.source} {where}",
             fix="put it into the estimator's source_dir and pass that as source_dir=",
         )
     _require_class(file, spec.rule)
     place = file.resolve().relative_to(Path(source_dir).resolve()).as_posix()
-    return spec.replace(rule=f"{place}:{spec.rule}", source="")
+    return replace(spec, rule=f"{place}:{spec.rule}", source="")
 
 
 def _require_class(file: Path, name: str) -> None:
@@ -186,7 +185,7 @@ _KEYS = {
 }
 _IGNORED = ("save_histogram",)  # for TensorBoard; job.tensorboard() and smdebug itself make them
 _DEFAULT = {"save_interval": "500"}
-"""What the SDK adds by itself, and what the hook does without being told."""
+"""What the SDK adds by itself, and what the hook does by default."""
 
 
 def make_hook_request(collections: Iterable[Any]) -> str:

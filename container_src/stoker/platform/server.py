@@ -14,20 +14,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from aiohttp import web
-
+from stoker.machine.certificates import find_bundle
 from stoker.machine.docker import find_client, require_engine
 from stoker.machine.environment import read_environment
 from stoker.machine.failures import EngineMissing, UsageRefused
 from stoker.platform.api.app import make_app
-from stoker.platform.api.training_jobs import JobOperations, make_operations
+from stoker.platform.api.connections import (
+    Connections,
+    leave_out_malformed_requests,
+    serving,
+)
+from stoker.platform.api.service import Service
+from stoker.platform.api.services import make_services
 from stoker.platform.data.log_streams import LogStreams
-from stoker.platform.data.s3_server import LOOPBACK, S3Server
 from stoker.platform.data.storage import Storage
 from stoker.platform.engines.docker import DockerEngine
 from stoker.platform.engines.engine import Engine
 from stoker.platform.engines.process import ProcessEngine
 from stoker.platform.jobs.context import JobContext
+from stoker.platform.jobs.series import MetricSeries
+from stoker.platform.jobs.store import Store
+from stoker.platform.jobs.supervisor import JobSupervisor
 from stoker.platform.model.ports import choose_port, is_free, remember_port
 from stoker.platform.model.root import (
     Root,
@@ -38,10 +45,12 @@ from stoker.platform.model.root import (
     take_lock,
     write_server_info,
 )
+from stoker.platform.s3.process import LOOPBACK, S3Server
+from stoker.platform.tracking.tracking import Tracking
+from stoker.platform.tuning.store import TuningStore
+from stoker.platform.tuning.supervisor import TuningSupervisor
 
-_BACKLOG = 512
 _MOST_FILES = 65_536
-_END_SECONDS = 5.0
 _S3_PATIENCE_SECONDS = 60.0
 """Far longer than the S3 server, if it was killed, needs to be back."""
 
@@ -66,11 +75,11 @@ class _Parts:
     root: Root
     engine: Engine
     s3: S3Server
-    operations: JobOperations
+    services: tuple[Service, ...]
 
 
 def serve(settings: ServerSettings) -> None:
-    """Serve until a signal says to end; jobs that run then go on without us.
+    """Serve until a signal says to end; running jobs continue without the server.
 
     Raises:
         UsageRefused: another server has this root, or another program the port.
@@ -87,7 +96,7 @@ def serve(settings: ServerSettings) -> None:
 @contextmanager
 def _locked(root: Root) -> Iterator[None]:
     lock = take_lock(root)
-    # What a killed server left: nobody is ready yet.
+    # Left by a killed server: this one is not ready yet.
     remove_server_info(root)
     try:
         yield
@@ -105,43 +114,65 @@ def _running_parts(root: Root, settings: ServerSettings) -> Iterator[_Parts]:
         addresses = tuple(dict.fromkeys((LOOPBACK, engine.s3_host())))
         s3 = S3Server.start(root, addresses)
         ending.callback(s3.stop)
-        operations = make_operations(
-            JobContext(
-                root=root,
-                engine=engine,
-                storage=Storage(
-                    f"http://{s3.address}", credentials, patience_seconds=_S3_PATIENCE_SECONDS
-                ),
-                streams=LogStreams(root),
-                credentials=credentials,
-                s3_port=s3.port,
-                slots=settings.slots,
-                environment=environment,
-            )
+        series = MetricSeries(root.metrics_database)
+        ending.callback(series.close)
+        context = JobContext(
+            root=root,
+            engine=engine,
+            storage=Storage(
+                f"http://{s3.address}",
+                credentials,
+                folder=root.s3_dir,
+                patience_seconds=_S3_PATIENCE_SECONDS,
+            ),
+            streams=LogStreams(root),
+            series=series,
+            credentials=credentials,
+            s3_port=s3.port,
+            slots=settings.slots,
+            cpus=len(os.sched_getaffinity(0)),
+            environment=environment,
         )
-        ending.callback(operations.close)
-        operations.start()
-        yield _Parts(root=root, engine=engine, s3=s3, operations=operations)
+        store = Store(root.database)
+        ending.callback(store.close)
+        ending.callback(engine.close)
+        supervisor = JobSupervisor(context, store)
+        ending.callback(supervisor.close)
+        # Before the API is open: a request must not see a job that no worker has yet.
+        supervisor.adopt()
+        tuning_store = TuningStore(root.database)
+        ending.callback(tuning_store.close)
+        tuning = TuningSupervisor(context, store, tuning_store, supervisor)
+        ending.callback(tuning.close)
+        tuning.adopt()
+        tracking = Tracking(context, store)
+        ending.callback(tracking.close)
+        tracking.start()
+        services = make_services(
+            context, store, supervisor, tuning_store=tuning_store, tuning=tuning, tracking=tracking
+        )
+        yield _Parts(root=root, engine=engine, s3=s3, services=services)
 
 
 async def _answer_requests(parts: _Parts, port: int) -> None:
     ended = asyncio.Event()
     for number in _ENDINGS:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    connections = Connections()
+    leave_out_malformed_requests()
     app = make_app(
         credentials=read_credentials(parts.root),
-        operations=parts.operations,
+        services=parts.services,
         s3_address=parts.s3.address,
+        connections=connections,
     )
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_END_SECONDS)
-    await runner.setup()
     try:
-        await web.TCPSite(runner, LOOPBACK, port, backlog=_BACKLOG).start()
-        _announce(parts, port)
-        await ended.wait()
+        async with serving(app, connections, host=LOOPBACK, port=port):
+            _announce(parts, port)
+            await ended.wait()
+            remove_server_info(parts.root)
     finally:
         remove_server_info(parts.root)
-        await runner.cleanup()
 
 
 def _announce(parts: _Parts, port: int) -> None:
@@ -202,7 +233,12 @@ def choose_engine(asked: Asked, root: Root, *, environment: Mapping[str, str]) -
         if asked == "docker":
             raise
         return _processes(root, environment, reason=f"no container: {error.message}")
-    return DockerEngine(root, client=[client], reason=f"Docker {version} answers")
+    return DockerEngine(
+        root,
+        client=[client],
+        reason=f"Docker {version} answers",
+        certificates=find_bundle(environment),
+    )
 
 
 def _processes(root: Root, environment: Mapping[str, str], *, reason: str) -> ProcessEngine:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def is_recorder_taken() -> bool:
-    """Whether somebody records now, or warms up to it, which torch itself does not tell."""
+    """Whether a profiler records now, or warms up to it, which torch itself does not say."""
     return torch._C._autograd._profiler_enabled() or any(
         type(one) is recorder.profile and _is_in_use(one) for one in gc.get_objects()
     )
@@ -24,7 +24,7 @@ def _is_in_use(one: recorder.profile) -> bool:
 
 
 def call_before_others_record(give_way: Callable[[], None]) -> Callable[[], None]:
-    """Calls `give_way` before anybody takes the recorder, ourselves included.
+    """Calls `give_way` before any profiler takes the recorder, ours included.
 
     A script's own profiler is what its author wants, and one that starts while another runs ends
     the process by a segmentation fault (torch 2.13).

@@ -8,14 +8,14 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Protocol
 
+from stoker.contract.upload_markers import IGNORED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MOST_BYTES = 256 * 1024 * 1024
 """Of a trace before it is packed: more than that, no browser and no plug-in opens."""
 
-# The suffix SageMaker's uploader leaves alone; the plug-in does so, too.
-_UNFINISHED = ".sagemaker-ignore"
 _GZIP = 16 + zlib.MAX_WBITS
 _TAIL_BYTES = 64
 _BLOCK_BYTES = 1024 * 1024
@@ -58,10 +58,11 @@ def write_trace(
         _require_whole(raw.name)
         with_stacks = os.path.getsize(raw.name) <= most_bytes
         try:
-            _pack(raw.name, file + _UNFINISHED, most_bytes=most_bytes, with_stacks=with_stacks)
-            os.replace(file + _UNFINISHED, file)
+            # Neither the uploader nor the plug-in reads a file of this name.
+            _pack(raw.name, file + IGNORED, most_bytes=most_bytes, with_stacks=with_stacks)
+            os.replace(file + IGNORED, file)
         finally:
-            _remove(file + _UNFINISHED)
+            _remove(file + IGNORED)
     return file, with_stacks
 
 
@@ -89,7 +90,7 @@ def _pack(raw: str, target: str, *, most_bytes: int, with_stacks: bool) -> None:
 def without_stacks(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The trace without its Python frames, most of its size; read line by line.
 
-    An event begins with a line `  {` and ends with `  },`; what is inside stands further right.
+    An event begins with a line `  {` and ends with `  },`; what is inside is indented further.
     The last one, the end of the recording, is never a frame, so no comma is left over.
     """
     event: list[bytes] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import torch
@@ -33,8 +34,8 @@ _PROFILES = itertools.count(1)
 class Traces:
     """Records the steps of a window while a script trains.
 
-    Each trace is written where its window ends. Whatever goes wrong with it, the training goes
-    on: one warning, and no more traces.
+    Each trace is written where its window ends. If that fails, there is one
+    warning, no more traces, and the training continues.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Traces:
 
     def _start(self) -> None:
         profile = torch.profiler.profile(
-            schedule=torch.profiler.schedule(**vars(self._window)),
+            schedule=torch.profiler.schedule(**asdict(self._window)),
             on_trace_ready=self._write,
             record_shapes=True,
             profile_memory=True,
@@ -141,7 +142,7 @@ class Traces:
             self.close()
 
     def _write(self, profile: torch.profiler.profile) -> None:
-        # At the end of a window torch has already gone on to the next step.
+        # At the end of a window torch has already moved to the next step.
         last = profile.step_num - (0 if self._is_closing else 1)
         first = max(self._window.first_recorded(last), self._first_step)
         folder = os.path.join(self._folder, f"step-{first:06d}")
@@ -158,7 +159,7 @@ class Traces:
         try:
             action(*arguments)
         except Exception as error:  # a profile is never worth a training
-            _LOG.warning("no more profiler traces, training goes on: %s", error)
+            _LOG.warning("no more profiler traces, training continues: %s", error)
             self._abandon()
         finally:
             self._is_ours = was_ours

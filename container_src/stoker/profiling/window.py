@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from stoker.contract.record import Record
 from stoker.errors import ConfigInvalid
 
 TYPE_CHECKING = False
@@ -30,7 +30,8 @@ _STEPS = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?")
 _EXAMPLE = f'set it like {VARIABLE}="steps=10-13" or "steps=10-13,to=output"'
 
 
-class Window(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Window:
     """Steps to wait, to warm up and to record, some times over, as torch's own schedule has it."""
 
     wait: int = 1

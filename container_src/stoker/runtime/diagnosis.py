@@ -1,17 +1,20 @@
 """Why a worker failed: the last error first, with rank and host, and what to do.
 
-What ended the job is the reason, not what was merely printed: a signal; the exception of the very
-process that failed (its crash file, see contract.crash); else the last words of the log.
+What ended the job is the reason, not what was merely printed: a signal; the exception of the
+process that failed (its crash file, see bus.crash); else the last lines of the log.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 
 from stoker.bus.crash import Crash, read_crashes
+from stoker.contract.files import read_regular
 from stoker.contract.record import Record
 from stoker.runtime.hints import find_hint
+from stoker.runtime.requirements import CONSTRAINTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +36,9 @@ _ROOT_CAUSE = re.compile(
     r"Root Cause.*?rank\s*:\s*(?P<rank>\d+).*?exitcode\s*:\s*(?P<code>-?\d+)", re.DOTALL
 )
 _LIBRARY = re.compile(r'File "(?:[^"]*/(?:site|dist)-packages/|[^"]*/lib/python3|<frozen )')
+_MOST_SOURCES, _MOST_SOURCE_BYTES = 10, 1024 * 1024
 _LAST_LINES, _LAST_FRAMES, _LONGEST_ERROR = 5, 3, 500
-_UNCAUGHT = 1  # Python's exit code for an exception nobody caught
+_UNCAUGHT = 1  # Python's exit code for an uncaught exception
 _CGROUP_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
 
@@ -76,6 +80,8 @@ def diagnose(
         cause.error,
         channels=list(job.channels.by_name),
         out_of_memory=_was_out_of_memory(),
+        sources=_read_sources(cause.frames),
+        is_image=os.path.exists(CONSTRAINTS),
     )
     reason = _compose(cause, job.cluster.current_host, ended.exit_code, hint)
     is_exit = not (cause.frames or crash or ended.by_signal)
@@ -103,7 +109,7 @@ def _without_torchrun(text: str) -> str:
 def _choose(crashes: list[Crash], ended: Ended, rank: str, launcher: str) -> Crash | None:
     """The crash file of the process that ended the job, or None.
 
-    Other processes crash too, and are tolerated: probes, helpers, what stands before `|| true`.
+    Other processes crash too, and are tolerated: probes, helpers, a command followed by `|| true`.
     """
     causes = [crash for crash in crashes if not _is_torchruns(crash.error)]
     if ended.by_signal:
@@ -181,6 +187,19 @@ def _innermost(frames: str) -> str:
     found = ["\n".join(lines[a:b]) for a, b in zip(starts, ends, strict=False)]
     own = [frame for frame in found if not _LIBRARY.search(frame)]
     return "\n".join((own or found)[-_LAST_FRAMES:])
+
+
+def _read_sources(frames: str) -> list[str]:
+    """The user's own files among those of a traceback."""
+    named = dict.fromkeys(line for line in frames.splitlines() if line.startswith('  File "'))
+    sources = []
+    for line in [line for line in named if not _LIBRARY.search(line)]:
+        try:
+            content = read_regular(line.split('"')[1], _MOST_SOURCE_BYTES, follow_links=True)
+        except (OSError, ValueError):
+            continue
+        sources.append(content.decode("utf-8", "replace"))
+    return sources[:_MOST_SOURCES]
 
 
 def _is_torchruns(error: str) -> bool:

@@ -6,13 +6,15 @@ import os
 import sys
 
 from stoker.contract.cluster import MASTER_PORT
+from stoker.contract.files import read_object
 from stoker.contract.hyperparameters import is_on
 from stoker.contract.record import Record
 from stoker.errors import ConfigInvalid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
+    from collections.abc import Mapping
+    from typing import Any, Literal
 
     from stoker.contract.job import Job
     from stoker.runtime.program import Program
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
 TORCHRUN_SHUTDOWN_SECONDS = 105
 """torchrun kills its workers 30 s after SIGTERM unless told otherwise; SageMaker gives 120."""
 
+DRIVERS_CHANNEL = "sm_drivers"
 _TORCHRUN_KEYS = ("sagemaker_torch_distributed_enabled", "sagemaker_pytorch_ddp_enabled")
 _UNSUPPORTED = {
-    "sagemaker_distributed_dataparallel_enabled": "smdistributed.dataparallel",
+    # SDK v2 sends one for the other.
+    "sagemaker_distributed_dataparallel_enabled": "smdistributed.dataparallel or pytorchddp",
     "sagemaker_pytorch_xla_multi_worker_enabled": "torch_xla",
 }
 
@@ -49,6 +53,8 @@ def choose_distribution(job: Job) -> Distribution:
         "SAGEMAKER_TRAINING_MODULE"
     ):
         return Distribution(launcher="toolkit", hosts=job.cluster.hosts)
+    if of_driver := _read_driver(job):
+        return _follow_driver(job, of_driver)
     _check_groups(job)
     if here not in hosts or not job.distribution_groups:
         return Distribution(launcher="python", hosts=job.cluster.hosts)
@@ -69,6 +75,31 @@ def choose_distribution(job: Job) -> Distribution:
                 fix='use distribution={"torch_distributed": {"enabled": True}}',
             )
     return Distribution(launcher="python", hosts=job.cluster.hosts)
+
+
+def _read_driver(job: Job) -> Mapping[str, Any]:
+    """The fields of SDK v3's `distributed=` in a trial; empty if it was not given.
+
+    SDK v3's drivers read them from their channel. A tuning job cannot name an entrypoint, so they
+    do not run there, and the channel is all that is left of `distributed=`. The file does not name
+    the class, but only MPI has the field `mpi_additional_options`.
+    """
+    channel = job.channels.by_name.get(DRIVERS_CHANNEL)
+    return read_object(f"{channel.path}/distributed.json") if channel else {}
+
+
+def _follow_driver(job: Job, settings: Mapping[str, Any]) -> Distribution:
+    hosts = job.cluster.hosts
+    if "mpi_additional_options" in settings:
+        _require_mpirun(job)
+        return Distribution(launcher="toolkit", hosts=hosts)
+    asked = settings.get("process_count_per_node")
+    return Distribution(
+        launcher="torchrun",
+        hosts=hosts,
+        node_rank=hosts.index(job.cluster.current_host),
+        processes_per_host=_processes(job, None if asked is None else str(asked)),
+    )
 
 
 def _check_groups(job: Job) -> None:
@@ -123,9 +154,11 @@ def make_network_environment(job: Job, distribution: Distribution) -> dict[str, 
     return {name: text for name, text in defaults.items() if name not in job.environ}
 
 
-def _processes(job: Job) -> int:
+def _processes(job: Job, of_driver: str | None = None) -> int:
     key = "sagemaker_mpi_num_of_processes_per_host"
     asked = job.hyperparameters.setting(key)
+    if asked is None and of_driver is not None:
+        key, asked = "process_count_per_node of sm_drivers/distributed.json", of_driver
     if asked is None:
         return job.hardware.gpus or job.hardware.neurons or 1
     if not (asked.isascii() and asked.isdigit() and len(asked) < 5 and int(asked) > 0):

@@ -1,4 +1,4 @@
-"""SDK v3's door: its bash and drivers replace `train`; this process stands in front of them.
+"""Jobs of SDK v3: its bash and drivers replace `train`; this process supervises them.
 
 `bash_env.sh` starts it instead of the shell that `ModelTrainer` names as the entry point. It
 forwards signals, reaps orphans, keeps lines whole, and puts the script's own error where the

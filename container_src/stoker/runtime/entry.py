@@ -7,17 +7,19 @@ import time
 
 from stoker import __version__
 from stoker.contract.code import Code, find_code
+from stoker.contract.files import read_regular
 from stoker.contract.job import Job, read_job
 from stoker.contract.outcome import Outcome
 from stoker.contract.secrets import Masker
 from stoker.errors import PreparationFailed
 from stoker.runtime.crashes import CrashFolder
 from stoker.runtime.distribution import choose_distribution
-from stoker.runtime.folders import make_folders
+from stoker.runtime.folders import make_folders, make_intermediate_folder
 from stoker.runtime.guard import Stopped, run_guarded
 from stoker.runtime.log import Log
 from stoker.runtime.plan import Plan, make_fetch_step, make_plan, make_toolkit_plan
 from stoker.runtime.program import find_program
+from stoker.runtime.requirements import read_constraints
 from stoker.runtime.watch import Ended, Watch
 
 TYPE_CHECKING = False
@@ -63,6 +65,9 @@ def _run(watch: Watch, *, dry_run: bool) -> Outcome:
                 return Outcome(kind="success", exit_code=0, reason="dry run")
             folder = _prepare_code(job, code, step, watch)
             program = find_program(folder, code.entry_point)
+            if program.requirements is not None:  # pip shows its addresses, with their tokens
+                content = read_regular(program.requirements, follow_links=True)
+                mask.learn(content.decode("utf-8", "replace"))
             plan = make_plan(job, program, crash_dir=crash_dir, mask=mask)
         rules = find_rules(job, folder, watch.log)
         if rules is not None:
@@ -79,6 +84,8 @@ def _carry_out(
     for step in plan.preparation:
         prepare(step, watch)
     make_folders(job, watch.log)
+    if plan.distribution.launcher != "toolkit":  # it makes, and uploads, the folder itself
+        make_intermediate_folder(job, watch.log)
     _warn(job, plan, watch.log)
     _show_steps([plan.worker], watch.log)
     if watch.signals.stop_signal is not None:
@@ -100,14 +107,11 @@ def _carry_out(
 
 
 def run_worker(job: Job, worker: Step, rules: JobRules | None, watch: Watch) -> Ended:
-    """Runs the worker with the evaluator of its rules beside it, and closes what they read."""
-    if rules is not None:
-        ended = watch.run(rules.hand_to(worker), rules.start)
-    else:
-        ended = watch.run(worker)
+    """Runs the worker and the evaluator of its rules, and marks the end of what they read."""
+    ended = watch.run(worker, None if rules is None else lambda: rules.start(worker))
     is_stopped = ended.stop_signal is not None and ended.stopped_by is None
     if rules is not None and is_stopped:
-        rules.tell_stopped()  # before the end is marked, which the evaluator acts upon
+        rules.tell_stopped()  # before the end is marked: the evaluator then concludes
     if rules is not None or _may_have_saved(job):
         from stoker.runtime.markers import write_end_markers
 
@@ -129,8 +133,7 @@ def find_rules(job: Job, folder: str, log: Log) -> JobRules | None:
 
 def _names_rules(file: str) -> bool:
     try:
-        with open(file, "rb") as opened:
-            return b"rules" in opened.read()
+        return b"rules" in read_regular(file, follow_links=True)
     except OSError:
         return False
 
@@ -178,7 +181,11 @@ def prepare(step: Step, watch: Watch) -> None:
 
 def _preparation_failed(step: Step, ended: Ended) -> PreparationFailed:
     message, _, fix = _last_words(ended).partition("\n  fix: ")
-    error = PreparationFailed(f"{step.name} failed: {message}", fix=fix or step.fix)
+    # Loaded only now, as the diagnosis is.
+    from stoker.runtime.hints import find_install_fix
+
+    found = find_install_fix(ended.stdout_tail + ended.stderr_tail, read_constraints())
+    error = PreparationFailed(f"{step.name} failed: {message}", fix=fix or found or step.fix)
     if fix:  # one of our helpers, which knows more precisely what is wrong
         error.exit_code = ended.exit_code
     return error
@@ -204,7 +211,7 @@ def _greet(job: Job, log: Log) -> None:
     devices = f"{hardware.cpus} CPUs, {hardware.gpus or 'no'} GPUs"
     log.info(f"stoker {__version__}: job {job.name or '(unnamed)'} on {place}, {devices}")
     for complaint in job.services.complaints:
-        log.warning(f"{complaint}; going on without it")
+        log.warning(f"{complaint}; continuing without it")
 
 
 def _warn(job: Job, plan: Plan, log: Log) -> None:

@@ -9,8 +9,14 @@ import tempfile
 from pathlib import Path
 
 from stoker.contract.code import ARCHIVE_SUFFIXES
+from stoker.contract.upload_markers import IGNORED
 from stoker.errors import CodeMissing, StokerError
-from stoker.runtime.archive import unpack
+from stoker.runtime.unpack import unpack
+
+_DOWNLOAD_FIX = (
+    "check source_dir= and the upload, that the job's role may read it and that the network allows"
+    " S3; under network isolation SDK v2 sends code as a channel instead"
+)
 
 
 def main(argv: list[str]) -> int:
@@ -34,12 +40,10 @@ def fetch(source: str, folder: Path) -> None:
         _place(Path(source), folder)
         return
     # boto3 takes longer to import than the launcher takes to run.
-    from stoker.runtime.sagemaker import download
+    from stoker.storage.aws import download
 
-    with tempfile.TemporaryDirectory(dir=folder.parent, suffix=".sagemaker-ignore") as scratch:
-        local = Path(scratch) / (os.path.basename(source) or "code")
-        download(source, local)
-        _place(local, folder)
+    with tempfile.TemporaryDirectory(dir=folder.parent, suffix=IGNORED) as scratch:
+        _place(download(source, Path(scratch), fix=_DOWNLOAD_FIX), folder)
 
 
 def _place(source: Path, folder: Path) -> None:

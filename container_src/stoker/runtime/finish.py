@@ -31,12 +31,16 @@ def make_outcome(
         return Outcome(kind="stopped", exit_code=0, reason=_by_rule(ended, ended.stopped_by, left))
     if ended.stop_signal is not None:
         return _stopped(ended, ended.stop_signal, launcher, left)
-    if ended.exit_code == 0 and left is not None:  # a rule's wish, which the worker followed
+    if ended.exit_code == 0 and left is not None:  # a rule's request, which the worker followed
         return Outcome(kind="stopped", exit_code=0, reason=str(left))
     if ended.exit_code == 0 and launcher == "toolkit":
         return _toolkit_outcome(job)
     if ended.exit_code == 0:
         return Outcome(kind="success", exit_code=0)
+    is_module = launcher == "toolkit" and job.environ.get("SAGEMAKER_TRAINING_MODULE")
+    if is_module and (reason := read_failure(job.paths.failure_file)):
+        # The module is the framework, so what the toolkit says about it is the reason.
+        return Outcome(kind="failed", exit_code=ended.exit_code, reason=mask(reason))
     try:
         found = diagnose(job, ended, crash_dir=crash_dir, launcher=launcher, mask=mask)
     except Exception as fault:  # a mistake in finding the reason must not change the code
@@ -50,7 +54,7 @@ def make_outcome(
 
 
 def _has_stopped(ended: Ended, launcher: str) -> bool:
-    """Whether it ended because it was told to, and not of something else meanwhile."""
+    """Whether it ended because of the stop request, and not for another reason."""
     if ended.exit_code in (0, 128 + SIGTERM) or ended.was_killed:
         return True
     # torchrun says 1 even when every worker left with 0; behind the others we cannot see.
@@ -78,7 +82,7 @@ def _stopped(ended: Ended, stop_signal: int, launcher: str, left: Left | None) -
 
 def _toolkit_outcome(job: Job) -> Outcome:
     """The toolkit exits 0 on some failures; its success file is written on success only."""
-    if os.path.exists(f"{job.paths.output_dir}/success"):
+    if os.path.exists(job.paths.success_file):
         return Outcome(kind="success", exit_code=0)
     reason = read_failure(job.paths.failure_file) or "the stock toolkit reported no success"
     return Outcome(kind="failed", exit_code=1, reason=reason)

@@ -18,7 +18,25 @@ def make_folders(job: Job, log: Log) -> None:
         job.services.checkpoint_dir,
         job.services.tensorboard_dir,
     ):
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except (OSError, ValueError) as error:  # ValueError: no name for any file
-            log.warning(f"{folder!r} could not be made: {error}")
+        _make(folder, log)
+
+
+def make_intermediate_folder(job: Job, log: Log) -> None:
+    """The folder that `sagemaker_s3_output` asks for; where it exists, the platform uploads it."""
+    place = job.hyperparameters.setting("sagemaker_s3_output")
+    folder = job.paths.intermediate_dir
+    if not place or os.path.exists(folder):
+        return
+    _make(folder, log)
+    log.warning(
+        f"sagemaker_s3_output is set, but {folder} is not uploaded while the script runs: save to "
+        "the checkpoint folder (CheckpointConfig), or run the stock toolkit "
+        "(STOKER_LAUNCHER=toolkit)"
+    )
+
+
+def _make(folder: str, log: Log) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: no name for any file
+        log.warning(f"{folder!r} could not be made: {error}")

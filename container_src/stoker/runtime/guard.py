@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from stoker.bus.rule_plan import forget_rule_plan
 from stoker.bus.stop import forget_stop
 from stoker.contract.files import remove_file
 from stoker.contract.outcome import Outcome
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from stoker.runtime.signals import Signals
 
 _OUR_FAULT = 70
+_RESERVED_BYTES = 64 << 10
 
 
 class Stopped(Exception):
@@ -26,9 +30,11 @@ class Stopped(Exception):
 def run_guarded(run: Callable[[], Outcome], *, signals: Signals, log: Log) -> int:
     """Runs a job and reports it; the exit code is never 0 after a failure."""
     paths = read_paths()
-    for name in (paths.failure_file, f"{paths.output_dir}/success"):
+    for name in (paths.failure_file, paths.success_file):
         remove_file(name)  # of an attempt before this one
     forget_stop(paths)
+    forget_rule_plan(paths)
+    reserve = _reserve_space(os.path.dirname(paths.failure_file))
     try:
         outcome = run()
     except Stopped:
@@ -37,7 +43,21 @@ def run_guarded(run: Callable[[], Outcome], *, signals: Signals, log: Log) -> in
         outcome = outcome_of_error(error)
     except Exception:  # the last resort: truthful, whatever it was
         outcome = _internal_error()
-    return report(outcome, failure_file=paths.failure_file, log=log)
+    if reserve is not None:
+        os.close(reserve)
+    return report(
+        outcome, failure_file=paths.failure_file, success_file=paths.success_file, log=log
+    )
+
+
+def _reserve_space(folder: str) -> int | None:
+    """Space for the failure file, held by a file without a name: the job may fill the disk."""
+    try:
+        reserve = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC)
+        os.posix_fallocate(reserve, 0, _RESERVED_BYTES)
+    except OSError:  # not every file system can; the exit code alone makes the job fail
+        return None
+    return reserve
 
 
 def _internal_error() -> Outcome:
@@ -47,5 +67,5 @@ def _internal_error() -> Outcome:
     return Outcome(
         kind="failed",
         exit_code=_OUR_FAULT,
-        reason=f"Stoker itself failed, which is a bug of ours:\n{traceback.format_exc()[-800:]}",
+        reason=f"internal error of Stoker:\n{traceback.format_exc()[-800:]}",
     )

@@ -1,4 +1,4 @@
-"""One line of advice for the failures everybody meets."""
+"""One line of advice for common failures."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_CPU_INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
 _OOM = "the host ran out of memory: use a larger instance, a smaller batch or fewer workers"
 
-# (what the text holds, what to do). The first match wins, so the particular stands first.
+# (what the text holds, what to do). The first match wins, so particular texts come first.
 _HINTS: tuple[tuple[str, str], ...] = (
     (
         r"CUDA out of memory|torch\.OutOfMemoryError|CUDA error: out of memory|cuda.*alloc failed",
@@ -40,9 +41,39 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "another host ended or cannot be reached: look at its log first",
     ),
     (
+        r"variable (?:\w+_)?(?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set|"
+        r"KeyError: '(?:LOCAL_|NODE_|GROUP_)?(?:RANK|WORLD_SIZE)'",
+        "the script expects torchrun: start it with distribution="
+        '{"torch_distributed": {"enabled": True}} (SDK v3: distributed=Torchrun())',
+    ),
+    (
+        r"CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|self[- ]signed certificate|"
+        r"unable to get local issuer certificate",
+        "a certificate is not trusted, as behind a proxy that replaces certificates. On the local "
+        "platform: set SSL_CERT_FILE to this machine's CA bundle and start the platform again. "
+        "Elsewhere: bring the bundle with the code or the image and name it in PIP_CERT, "
+        "REQUESTS_CA_BUNDLE, SSL_CERT_FILE and AWS_CA_BUNDLE",
+    ),
+    (
         r"(?:MemoryError|DefaultCPUAllocator: (?:can't|not enough)|Cannot allocate memory|"
         r"std::bad_alloc)",
         _OOM,
+    ),
+    (
+        r"operator torchvision::\w+ does not exist|'_OpNamespace' 'torchvision' object has no",
+        "torchvision is here without its compiled operators: use the CUDA image (stoker:cuda), "
+        f"which runs on a CPU too, or a CPU build of torchvision (pip's option {_CPU_INDEX})",
+    ),
+    (
+        r"lib(?:cudart|c10_cuda|torch_cuda)[\w.]*: cannot open shared object file",
+        "a package was built for CUDA and this torch was not: take the package's CPU build "
+        f"(in requirements.txt: {_CPU_INDEX}), or use the CUDA image (stoker:cuda)",
+    ),
+    (
+        r"(?:urlopen error|NameResolutionError|NewConnectionError)[^\n]*"
+        r"(?:name resolution|Name or service not known|Failed to resolve|unreachable)",
+        "this container cannot reach that address: pass data sets as a channel; pretrained "
+        "weights, too, with TORCH_HOME set to the channel's folder",
     ),
 )
 _MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
@@ -50,9 +81,30 @@ _MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 _PACKAGES = {
     "PIL": "pillow",
     "cv2": "opencv-python-headless",
+    "hydra": "hydra-core",
+    "nlp": "datasets (the new name of nlp)",
+    "pkg_resources": "'setuptools<82' (later ones are without pkg_resources)",
     "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
     "yaml": "pyyaml",
 }
+# Modules that a plain line in requirements.txt does not bring.
+_NOT_BY_PIP = {
+    "sagemaker_containers": "sagemaker_containers is replaced by sagemaker_training (from "
+    "sagemaker_training import environment), or read the SM_* variables",
+    "smdistributed": "smdistributed is only in AWS's own images: use torch.distributed, started "
+    'by distribution={"torch_distributed": {"enabled": True}}',
+    "torchaudio": f"add to requirements.txt: {_CPU_INDEX} and torchaudio==2.11.0+cpu (in the CUDA "
+    "image just torchaudio: the build on the public index needs CUDA)",
+    "torchtext": "torchtext ended with torch 2.3 and does not load with this version: use another "
+    "tokenizer, such as the package tokenizers",
+}
+# What the image brings: without the image it is not a matter of requirements.txt.
+_OF_THE_IMAGE = ("torch", "torchvision", "tensorboard", "smdebug", "sagemaker_training", "boto3")
+_NONE_AS_PATH = re.compile(r"TypeError: .*NoneType")
+_PINNED = re.compile(r"The user requested \(constraint\) ([\w.-]+)==(\S+)")
+_UNFINDABLE = re.compile(r"satisfies the requirement ([\w.-]+)")
+_BACKTRACKED = re.compile(r"pip is looking at multiple versions of ([\w.-]+)")
 _MISSING_CHANNEL = re.compile(r"SM_CHANNEL_([A-Z0-9_.\-]+)")
 _BAD_ARGUMENT = re.compile(
     r"error: (?:unrecognized arguments|argument |the following arguments are required|"
@@ -60,21 +112,82 @@ _BAD_ARGUMENT = re.compile(
 )
 
 
-def find_hint(text: str, *, channels: Sequence[str], out_of_memory: bool) -> str:
-    """Advice for a failure text, or nothing."""
+def find_hint(
+    text: str,
+    *,
+    channels: Sequence[str],
+    out_of_memory: bool,
+    sources: Sequence[str] = (),
+    is_image: bool = True,
+) -> str:
+    """Advice for a failure text, or nothing.
+
+    Args:
+        text: the error.
+        channels: those of the job.
+        out_of_memory: whether the kernel killed a process for memory.
+        sources: the user's files that the traceback names, as text.
+        is_image: False where a process of the user's machine plays the container.
+    """
     if module := _MISSING_MODULE.search(text):
         if "." in module[1]:
             return f"{module[1].split('.')[0]} has no such part in the version of this image"
+        if advice := _NOT_BY_PIP.get(module[1]):
+            return advice
         name = _PACKAGES.get(module[1], module[1])
+        if not is_image and module[1] in _OF_THE_IMAGE:
+            return (
+                f"the process engine runs with the packages of this machine: pip install {name} "
+                "where the platform runs, or use the Docker engine (--engine docker)"
+            )
         return f"add {name} to requirements.txt in your source directory, or bake it in"
     if "KeyError" in text and (channel := _MISSING_CHANNEL.search(text)):
-        return (
-            f"the job has no channel {channel[1].lower()!r}, but: "
-            f"{', '.join(channels) or 'none'}; pass it to fit() or inputs="
-        )
+        return _no_channel(channel[1], channels)
+    if _NONE_AS_PATH.search(text):
+        there = {re.sub(r"[.-]", "_", channel.upper()) for channel in channels}
+        read = [name for source in sources for name in _MISSING_CHANNEL.findall(source)]
+        unset = [name for name in read if re.sub(r"[.-]", "_", name) not in there]
+        if unset:
+            return _no_channel(unset[0], channels)
     if _BAD_ARGUMENT.search(text):
-        return "the hyperparameters do not fit the script's arguments: mend one or the other"
+        return "the hyperparameters do not fit the script's arguments: change one or the other"
     for pattern, advice in _HINTS:
         if re.search(pattern, text, re.IGNORECASE):
             return advice
     return _OOM if out_of_memory else ""
+
+
+def _no_channel(variable: str, channels: Sequence[str]) -> str:
+    return (
+        f"the job has no channel {variable.lower()!r}, but: {', '.join(channels) or 'none'}; "
+        "pass it to fit() or inputs="
+    )
+
+
+def find_install_fix(said: str, constraints: str) -> str:
+    """What to do about a pip that failed, or nothing.
+
+    Args:
+        said: all its lines.
+        constraints: the versions that the image holds, as pip reads them.
+    """
+    held = dict(re.findall(r"^([\w.-]+)==(\S+)$", constraints, re.MULTILINE))
+    unfindable = [(name, held[name]) for name in _UNFINDABLE.findall(said) if name in held]
+    for name, version in [*_PINNED.findall(said), *unfindable]:
+        if re.search(rf"(?:requested|requirement) {re.escape(name)}[=<>~! ]", said):
+            return (
+                f"delete the line of {name} from requirements.txt: the image has {name} {version}"
+                " (STOKER_UNPROTECTED=1 would replace it)"
+            )
+        return (
+            f"a requirement does not go with {name} {version}, which the image has: take another "
+            "version of it"
+        )
+    if advice := next((a for p, a in _HINTS if re.search(p, said, re.IGNORECASE)), ""):
+        return advice
+    if tried := _BACKTRACKED.findall(said):
+        return (
+            f"pip went back to older versions of {', '.join(dict.fromkeys(tried))}, as no newer "
+            "one goes with the other requirements and the image: name the versions you need"
+        )
+    return ""

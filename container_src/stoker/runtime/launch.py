@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 
 from stoker.contract.record import Record
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from stoker.runtime.step import Step
 
 _NOT_STARTED = 127
+_PIPE_BYTES = 1 << 20  # the most that Linux allows without privilege
 
 
 class Child(Record):
@@ -29,9 +31,10 @@ def launch(step: Step) -> Child:
     Raises:
         LaunchFailed: the program is missing, not executable, or its arguments are too long.
     """
-    out_read, out_write = os.pipe()
+    out_read, out_write = _make_wide_pipe()
     err_read, err_write = os.pipe()
     fault_read, fault_write = os.pipe()  # closed by a successful exec
+    # A signal between fork and exec would run our handler in the child: blocked until then.
     block_signals()
     try:
         pid = os.fork()
@@ -53,10 +56,20 @@ def launch(step: Step) -> Child:
     return Child(pid=pid, stdout=out_read, stderr=err_read)
 
 
+def _make_wide_pipe() -> tuple[int, int]:
+    """For what is written between two reads of the pump: else a quick script waits for them."""
+    reading, writing = os.pipe()
+    try:
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    except OSError:
+        return reading, writing  # a user has only so many large ones
+    return reading, writing
+
+
 def _become(step: Step, stdout: int, stderr: int, fault: int) -> None:
     """In the child: never returns."""
     try:
-        os.setsid()
+        os.setsid()  # its own session and group, so that all it started can be killed together
         restore_defaults()
         unblock_signals()
         os.chdir(step.folder)
@@ -66,10 +79,11 @@ def _become(step: Step, stdout: int, stderr: int, fault: int) -> None:
         argv = [_encoded(argument) for argument in step.argv]
         environ = {_encoded(name): _encoded(text) for name, text in step.environ.items()}
         os.execvpe(argv[0], argv, environ)  # noqa: S606 - no shell is the point
-    except BaseException as error:  # whatever it is, the parent must hear of it
+    except BaseException as error:  # whatever it is, the parent must report it
         number = error.errno if isinstance(error, OSError) else 0
         os.write(fault, f"{number or 0}:{error}".encode("utf-8", "replace"))
     finally:
+        # Not sys.exit: the child must run none of the parent's exit handlers.
         os._exit(_NOT_STARTED)
 
 

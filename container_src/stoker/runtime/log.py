@@ -13,7 +13,7 @@ DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
 
 class Log:
-    """Writes whole lines at once; a log nobody reads any more never stops a job."""
+    """Writes whole lines at once; a log without a reader never stops a job."""
 
     def __init__(self, *, level: int = INFO, mask: Callable[[str], str] = str) -> None:
         self.level = level

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from stoker.contract.debugger import END_MARKER, profiler_dir, tensors_dir
+from stoker.contract.files import open_regular
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def write_end_markers(job: Job, log: Log, *, has_rules: bool = False) -> None:
-    """Writes the marker in each place where somebody may wait: the worker has ended.
+    """Writes the marker in each folder that a reader may watch: the worker has ended.
 
     The evaluator of rules waits for it even if the worker has never saved a tensor.
     """
@@ -28,6 +29,6 @@ def write_end_markers(job: Job, log: Log, *, has_rules: bool = False) -> None:
             continue
         try:
             os.makedirs(folder, exist_ok=True)
-            os.close(os.open(f"{folder}/{END_MARKER}", os.O_WRONLY | os.O_CREAT, 0o644))
+            os.close(open_regular(f"{folder}/{END_MARKER}", os.O_WRONLY | os.O_CREAT))
         except OSError as error:
             log.warning(f"{folder}/{END_MARKER} cannot be written: {error.strerror}")

@@ -44,7 +44,7 @@ class Plan(Record):
 
 
 def make_fetch_step(job: Job, code: Code, mask: Masker) -> Step | None:
-    """How the code gets to /opt/ml/code; None when it can run where it lies."""
+    """How the code gets to /opt/ml/code; None when it can run where it is."""
     if code.source.kind == "folder" and not _is_read_only_channel(code):
         return None
     with_boto3 = code.source.kind == "s3"
@@ -133,7 +133,7 @@ def _worker_environ(
     arguments = make_arguments(job.hyperparameters.values())
     variables, left_out = drop_oversized(
         make_environment(job, entry_point=program.entry_point, code_dir=program.folder),
-        beside=[*arguments, *job.environ, *job.environ.values()],
+        other_strings=[*arguments, *job.environ, *job.environ.values()],
     )
     environ = {
         **name_moved_files(job.paths),

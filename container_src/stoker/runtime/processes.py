@@ -12,10 +12,10 @@ _TOOLKIT = "sagemaker_training.cli.train"
 def recipients(pid: int, number: int) -> list[int]:
     """Who gets a stop signal meant for a process: those that will do something with it.
 
-    A shell, the SDK v3 drivers and the stock toolkit would die at once, or swallow it, and leave
-    the user's script behind: what they started is told instead, if it listens. So
-    `python train.py | tee log` tells python alone. Any other program is told itself: what it
-    started may be a helper, and should it die, watch tells those it leaves behind.
+    A shell, the SDK v3 drivers and the stock toolkit would end at once, or ignore it, and leave
+    the user's script running: their children get the signal instead, if they have a handler. With
+    `python train.py | tee log` only python gets it. Any other program gets it itself: its
+    children may be helpers. If it ends, `watch` signals those that it leaves running.
     """
     return _listeners(pid, number, _children())
 

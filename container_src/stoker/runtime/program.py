@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from stoker.contract.files import read_regular
 from stoker.contract.record import Record
 from stoker.errors import CodeMissing
 
@@ -11,9 +12,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
+_LONGEST_REQUIREMENTS_BYTES = 1024 * 1024
+
 
 class Program(Record):
-    """The user's entry point in the folder its code lies in."""
+    """The user's entry point in the folder that has its code."""
 
     folder: str
     kind: Literal["script", "module", "shell", "executable"]
@@ -37,7 +40,6 @@ def find_program(folder: str, entry_point: str) -> Program:
         CodeMissing: no such file or module; the text names what is there.
     """
     name = entry_point.removeprefix(f"{folder}/")
-    requirements = f"{folder}/requirements.txt"
     is_package = _is_project(folder)
     kind, target = _classify(folder, name, is_package=is_package)
     return Program(
@@ -46,9 +48,26 @@ def find_program(folder: str, entry_point: str) -> Program:
         target=target,
         entry_point=name,
         interpreter=_interpreter(f"{folder}/{target}") if kind == "shell" else (),
-        requirements=requirements if os.path.isfile(requirements) else None,
+        requirements=_find_requirements(folder),
         is_package=is_package,
         needs_setuptools_only=is_package and _needs_setuptools_only(folder),
+    )
+
+
+def _find_requirements(folder: str) -> str | None:
+    file = f"{folder}/requirements.txt"
+    try:
+        size_bytes = len(read_regular(file, _LONGEST_REQUIREMENTS_BYTES, follow_links=True))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        reason = error.strerror
+    else:
+        if size_bytes < _LONGEST_REQUIREMENTS_BYTES:
+            return file
+        reason = f"it has more than {_LONGEST_REQUIREMENTS_BYTES} bytes"
+    raise CodeMissing(
+        f"{file} cannot be installed: {reason}", fix="make it a text file, or delete it"
     )
 
 
@@ -58,9 +77,10 @@ def _classify(
     file = f"{folder}/{name}"
     if os.path.isfile(file):
         if name.endswith(".py"):
-            # Inside a package, relative imports need -m; at the top a script is a script.
-            inside = is_package and _is_in_package(folder, name)
-            return ("module", _dotted(name)) if inside else ("script", name)
+            # Inside a package, relative imports need -m; with a setup.py the toolkit uses it,
+            # which makes sys.argv[0] an absolute path. Any other script is a script.
+            is_module = is_package and (_is_in_package(folder, name) or _has_setup(folder, name))
+            return ("module", _dotted(name)) if is_module else ("script", name)
         return ("executable" if _starts_itself(file) else "shell"), name
     module = f"{folder}/{name.replace('.', '/')}"
     if os.path.isfile(f"{module}/__main__.py") or os.path.isfile(f"{module}.py"):
@@ -73,15 +93,13 @@ def _classify(
 def _starts_itself(file: str) -> bool:
     if not os.access(file, os.X_OK):  # archives and S3 lose the bit
         return False
-    with open(file, "rb") as opened:
-        return opened.read(4).startswith((b"#!", b"\x7fELF"))
+    return read_regular(file, 4, follow_links=True).startswith((b"#!", b"\x7fELF"))
 
 
 def _interpreter(file: str) -> tuple[str, ...]:
     """Of the first line (#!); bash where there is none. Archives and S3 lose the mode."""
-    with open(file, "rb") as opened:
-        first = opened.readline(256)
-    if first.endswith(b"\r\n"):
+    first, _, _ = read_regular(file, 256, follow_links=True).partition(b"\n")
+    if first.endswith(b"\r"):
         raise CodeMissing(
             f"{os.path.basename(file)} has Windows line ends (CRLF), which no shell here reads",
             fix="save it with LF line ends (dos2unix, or git's autocrlf=input)",
@@ -92,6 +110,13 @@ def _interpreter(file: str) -> tuple[str, ...]:
 
 
 def _missing(folder: str, name: str) -> CodeMissing:
+    file = f"{folder}/{name}"
+    if os.path.lexists(file) and not os.path.isdir(file):
+        return CodeMissing(
+            f"entry point {name!r} is not a regular file, but a FIFO, a device, a socket or a "
+            "link that leads to none",
+            fix="put the script itself there",
+        )
     # Imported here: only a job that is about to fail needs it.
     from difflib import get_close_matches
 
@@ -118,18 +143,16 @@ def _is_project(folder: str) -> bool:
     if os.path.isfile(f"{folder}/setup.py"):
         return True
     try:
-        with open(f"{folder}/pyproject.toml", "rb") as file:
-            text = file.read()
+        text = read_regular(f"{folder}/pyproject.toml", follow_links=True)
     except OSError:
         return False
-    # One that only configures tools is no package.
+    # A file that only configures tools does not make a package.
     return b"[build-system]" in text or b"[project]" in text
 
 
 def _needs_setuptools_only(folder: str) -> bool:
     try:
-        with open(f"{folder}/pyproject.toml", "rb") as file:
-            text = file.read().decode()
+        text = read_regular(f"{folder}/pyproject.toml", follow_links=True).decode()
     except (OSError, UnicodeDecodeError):
         return True
     # Imported here: few jobs bring a project.
@@ -147,6 +170,10 @@ def _is_in_package(folder: str, script: str) -> bool:
     parts = script.split("/")[:-1]
     parents = ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
     return bool(parents) and all(os.path.isfile(f"{folder}/{p}/__init__.py") for p in parents)
+
+
+def _has_setup(folder: str, script: str) -> bool:
+    return script[:-3].isidentifier() and os.path.isfile(f"{folder}/setup.py")
 
 
 def _dotted(name: str) -> str:

@@ -1,8 +1,8 @@
 """A worker's output on its way to the log: whole lines, at once, in bounded memory.
 
-Bytes pass through unchanged but for carriage returns: frames of a progress bar, which end in a
-bare one, become lines of their own, one a second, as a reader of a log wants them; and a line end
-of Windows that stands beside them becomes ours.
+Bytes pass through unchanged except for carriage returns: frames of a progress bar, which end in a
+bare one, become separate lines, at most one per second; a Windows line end in the same text
+becomes a plain newline.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class Pump:
-    """Copies one stream of a child to one of ours, line by line."""
+    """Copies one stream of a child to our stdout or stderr, line by line."""
 
     def __init__(
         self, source: int, sink: int, *, mask: Callable[[str], str] | None = None
@@ -89,7 +89,7 @@ class Pump:
 
     def _take_frames(self, text: bytes) -> bytes:
         """Passes on everything up to the last bare carriage return; returns what follows it."""
-        # A carriage return at the very end may be half of \r\n: it waits for its neighbour.
+        # A carriage return at the end may be half of \r\n: it waits for the next byte.
         held = b"\r" if text.endswith(b"\r") else b""
         text = text[: len(text) - len(held)]
         *frames, rest = text.replace(b"\r\n", b"\n").split(b"\r")
@@ -126,7 +126,7 @@ class Pump:
         if len(self._tail) > 2 * TAIL_BYTES:  # trimmed rarely, so a line costs O(1)
             del self._tail[:-TAIL_BYTES]
         if self._sink is not None and not write_all(self._sink, text):
-            self._sink = None  # nobody reads the log any more: the job goes on
+            self._sink = None  # the log has no reader any more: the job continues
 
 
 def write_all(sink: int, text: bytes) -> bool:

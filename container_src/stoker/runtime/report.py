@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker.contract.files import remove_file
-from stoker.contract.outcome import Outcome, read_failure, write_failure
+from stoker.contract.outcome import Outcome, read_failure, write_failure, write_success
 from stoker.runtime.signals import stop_name
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ def stopped_early(stop_signal: int) -> Outcome:
     )
 
 
-def report(outcome: Outcome, *, failure_file: str, log: Log) -> int:
+def report(outcome: Outcome, *, failure_file: str, success_file: str, log: Log) -> int:
     """Tells the log and SageMaker. Returns the exit code, whatever else goes wrong."""
     own = read_failure(failure_file)
     if any(text in own for text in _FOREIGN_TEXTS):
@@ -45,6 +45,10 @@ def report(outcome: Outcome, *, failure_file: str, log: Log) -> int:
     if outcome.kind != "failed":
         manner = " " if outcome.kind == "stopped" else ": "  # "stopped by SIGTERM at step 40"
         log.info(f"{outcome.kind}{manner}{outcome.reason}" if outcome.reason else outcome.kind)
+        is_trained = outcome.kind == "success" and not outcome.reason  # and no dry run
+        trouble = write_success(success_file) if is_trained else None
+        if trouble:
+            log.warning(trouble)
         return outcome.exit_code
     log.error(f"the job failed: {outcome.reason}")
     if own:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from stoker.contract.files import read_regular
 from stoker.runtime.step import HELPERS, Step
 
 TYPE_CHECKING = False
@@ -34,22 +35,35 @@ def make_install_steps(job: Job, program: Program, mask: Callable[[str], str]) -
     if program.requirements is not None:
         asked.append(("install requirements", ["-r", program.requirements]))
     if program.is_package:
-        # pip would fetch setuptools anew to build it, which network isolation forbids.
+        # pip would download setuptools again to build it, which network isolation forbids.
         offline = program.needs_setuptools_only and os.path.isdir(_SETUPTOOLS)
         asked.append(
             ("install the package", [*(["--no-build-isolation"] if offline else []), "."])
         )
+    if not asked:
+        return ()
+    from stoker.runtime.pip_output import PipOutput, find_progress_bar  # most jobs need neither
+
+    bar = ("--progress-bar", find_progress_bar())
     return tuple(
         Step(
             name=name,
-            argv=(*_pip(job), "install", *_options(job), *arguments),
+            argv=(*_pip(job), "install", *bar, *_options(job), *arguments),
             environ=_environ(job),
             folder=program.folder,
-            mask=mask,
+            mask=PipOutput(mask),
             fix=_FIX,
         )
         for name, arguments in asked
     )
+
+
+def read_constraints() -> str:
+    """What the image holds; nothing outside of one."""
+    try:
+        return read_regular(CONSTRAINTS, follow_links=True).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _pip(job: Job) -> list[str]:
@@ -60,7 +74,7 @@ def _pip(job: Job) -> list[str]:
 
 
 def _options(job: Job) -> list[str]:
-    options = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
+    options = ["--no-input", "--disable-pip-version-check"]
     protect = os.path.isfile(CONSTRAINTS) and job.environ.get(UNPROTECTED_VARIABLE) != "1"
     return [*options, "-c", CONSTRAINTS] if protect else options
 
@@ -76,7 +90,7 @@ def _environ(job: Job) -> dict[str, str]:
     if cache is not None:
         environ.setdefault("PIP_CACHE_DIR", f"{cache}/pip")
     elif "PIP_CACHE_DIR" not in environ:
-        environ.setdefault("PIP_NO_CACHE_DIR", "1")  # nobody will read it again
+        environ.setdefault("PIP_NO_CACHE_DIR", "1")  # it will not be read again
     return environ
 
 

@@ -1,4 +1,4 @@
-"""The rules of a job: checked before the worker starts, judged by a sidecar beside it.
+"""The rules of a job: checked before the worker starts, evaluated by a sidecar while it runs.
 
 Loaded only for jobs that have rules; the others pay for one look at the environment.
 """
@@ -11,10 +11,10 @@ import time
 
 from stoker.bus.crash import FOLDER_VARIABLE
 from stoker.bus.rule_status import RuleStatus, close_rules, read_rule_statuses
-from stoker.contract.debugger import FINISH_VARIABLE, rules_plan_file, with_rules
-from stoker.contract.environment import LONGEST_STRING_BYTES
+from stoker.contract.debugger import FINISH_VARIABLE
+from stoker.contract.outcome import make_readable
 from stoker.contract.paths import ROOT_VARIABLE
-from stoker.errors import LaunchFailed, PreparationFailed
+from stoker.errors import LaunchFailed
 from stoker.runtime.sidecar import Sidecar
 from stoker.runtime.step import WORKER_VARIABLE, Step
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stoker.runtime.signals import Signals
 
 FINISH_SECONDS = 60.0
-"""What the evaluator gets after the worker's end for the steps it has not judged yet."""
+"""What the evaluator gets after the worker's end for the steps it has not evaluated yet."""
 
 REPORT_SECONDS = 60.0
 """For the page at the end."""
@@ -56,7 +56,6 @@ class JobRules:
         self._job = job
         self._code_dir = code_dir
         self._log = log
-        self._worker: Step | None = None
         self._sidecar: Sidecar | None = None
         self._told = ""
 
@@ -64,31 +63,12 @@ class JobRules:
         """Reads and tries the rules; a mistake ends the job before it costs anything."""
         return self._make_evaluator("check rules", self._job.environ, "--prepare")
 
-    def hand_to(self, worker: Step) -> Step:
-        """The worker's step with the checked rules, of which its hook learns what to save.
-
-        Raises:
-            PreparationFailed: the check has not left them, or they are too long.
-        """
-        try:
-            with open(rules_plan_file(self._job.paths), encoding="utf-8") as file:
-                text = file.read()
-        except OSError as error:
-            raise PreparationFailed(f"the checked rules cannot be read: {error}") from None
-        if len(text.encode()) > LONGEST_STRING_BYTES - 100:
-            raise PreparationFailed(
-                f"the rules take {len(text)} characters, more than a process can be given",
-                fix="use fewer rules, or shorter parameters",
-            )
-        self._worker = worker.replace(environ=with_rules(worker.environ, text))
-        return self._worker
-
-    def start(self) -> Sidecar | None:
+    def start(self, worker: Step) -> Sidecar | None:
         """Starts the evaluator, on the leader; None elsewhere, or if it cannot be started."""
-        if not self._job.is_leader or self._worker is None:
+        if not self._job.is_leader:
             return None
         try:
-            step = self._make_evaluator("the evaluator of rules", self._worker.environ)
+            step = self._make_evaluator("the evaluator of rules", worker.environ)
             self._sidecar = Sidecar(step, self._job.paths, tell=self._give_up)
         except LaunchFailed as error:
             self._give_up(f"the rules are not evaluated: {error}")
@@ -100,7 +80,7 @@ class JobRules:
             self._sidecar.tell_stopped()
 
     def finish(self, signals: Signals) -> None:
-        """Lets the sidecar judge what is left, within a bound, and says how each rule ended."""
+        """Waits until the sidecar has evaluated the rest, and logs how each rule ended."""
         if self._sidecar is not None:
             limit_seconds = self._finish_seconds()
             self._sidecar.finish(signals, limit_seconds=limit_seconds)
@@ -118,7 +98,7 @@ class JobRules:
         is_late = time.monotonic() - signals.stopped_at > _LATEST_SECONDS
         if self._sidecar is None or (signals.stop_signal is not None and is_late):
             return
-        said = self._log.mask(f"{outcome.kind} {outcome.reason}".rstrip())
+        said = make_readable(self._log.mask(f"{outcome.kind} {outcome.reason}".rstrip()))
         arguments = ("--outcome", said[:_LONGEST_OUTCOME])
         try:
             step = self._make_step("the report", self._job.environ, _REPORTER, arguments)
@@ -131,7 +111,7 @@ class JobRules:
             self._log.warning(reporter.trouble)
 
     def _give_up(self, why: str) -> None:
-        """Nobody evaluates the rules any more: said now, for the job may go on for hours."""
+        """No process evaluates the rules any more: reported now, as the job may run for hours."""
         self._told = why
         self._log.warning(why)
         close_rules(self._job.paths, "Error", why)

@@ -1,9 +1,8 @@
-"""Our process beside the worker: its lines, what it asks for, and its end."""
+"""Stoker's own process that runs with the worker: its lines, its requests, its end."""
 
 from __future__ import annotations
 
 import os
-import select
 import time
 
 from stoker.bus.stop import read_stop_request
@@ -17,6 +16,7 @@ from stoker.runtime.signals import (
     send,
     unblock_signals,
 )
+from stoker.runtime.watch import STDERR, STDOUT, EventLoop, ended_children
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.5
 """Between two looks for a request to stop."""
 
 STOPPED_SECONDS = 112.0
-"""When it is told to conclude, counted from a stop of the platform, which kills 120 s after it."""
+"""When it must conclude, counted from a stop of the platform, which kills 120 s after it."""
 
 LAST_SECONDS = 116.0
 """When it ends at the latest, counted likewise: the rest is for the outcome to be written."""
@@ -40,12 +40,10 @@ PLATFORM_SECONDS = 60.0
 """How long the platform may take to send the SIGTERM it was asked for."""
 
 _CONCLUDE_SECONDS = 20.0  # three of them for a rule that hangs; a busy disk takes its time, too
-_DRAIN_SECONDS = 0.02
-_STDOUT, _STDERR = 1, 2
 
 
 class Sidecar:
-    """Started beside the worker, in a session of its own; nothing it does ends the job badly."""
+    """Started with the worker, in its own session; its failure is never the job's."""
 
     def __init__(
         self, step: Step, paths: Paths, *, tell: Callable[[str], None] = lambda trouble: None
@@ -71,8 +69,8 @@ class Sidecar:
         self.trouble = ""
         """How it failed, if it did."""
         self.pumps = [
-            Pump(self._child.stdout, _STDOUT, mask=step.mask),
-            Pump(self._child.stderr, _STDERR, mask=step.mask),
+            Pump(self._child.stdout, STDOUT, mask=step.mask),
+            Pump(self._child.stderr, STDERR, mask=step.mask),
         ]
 
     def look(self) -> StopRequest | None:
@@ -105,7 +103,7 @@ class Sidecar:
             self._tell(self.trouble)
 
     def tell_stopped(self) -> None:
-        """The job was stopped from outside: what is left is judged, and not called complete."""
+        """The job was stopped from outside: the rest is evaluated, and not called complete."""
         self.is_told_stopped = True
         self._send(SIGTERM)
 
@@ -131,43 +129,20 @@ class Sidecar:
     def _wait(self, signals: Signals, limit_seconds: float, stopped_seconds: float) -> None:
         """Passes on its lines until it has ended, or the time is over: since now, or a stop."""
         deadline = time.monotonic() + limit_seconds
-        poll = select.poll()
-        for source in (signals.wake_up, *(pump.source for pump in self.pumps)):
-            poll.register(source, select.POLLIN)
+        loop = EventLoop(signals, self.pumps)
         self._reap_all()
         while self._exit_code is None:
             if signals.stop_signal is not None:
                 deadline = min(deadline, signals.stopped_at + stopped_seconds)
-            seconds = deadline - time.monotonic()
-            if seconds <= 0:
+            now = time.monotonic()
+            if now >= deadline:
                 return
-            self._turn(poll, signals, seconds)
+            loop.turn(min(deadline - now, loop.seconds_until_due(now)))
             self._reap_all()
-        while self._turn(poll, signals, _DRAIN_SECONDS):
-            pass
-
-    def _turn(self, poll: select.poll, signals: Signals, seconds: float) -> bool:
-        """Waits for something to happen; False if nothing was read."""
-        has_read = False
-        for source, _ in poll.poll(seconds * 1000 + 1):
-            if source == signals.wake_up:
-                signals.drain()
-                continue
-            pump = next(pump for pump in self.pumps if pump.source == source)
-            if pump.read():
-                has_read = True
-            else:
-                poll.unregister(source)
-        return has_read
+        loop.drain(self.pumps)
 
     def _reap_all(self) -> None:
-        while self._exit_code is None:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
+        for pid, status in ended_children():
             if pid == self._child.pid:
                 self._note_end(status)
 

@@ -24,7 +24,10 @@ _HANDLED = {*STOP_SIGNALS, DUMP_SIGNAL, signal.SIGCHLD}
 
 
 class Signals:
-    """Catches what the platform sends. Installed first of all: PID 1 has no default actions."""
+    """Catches what the platform sends.
+
+    Installed first of all: the kernel discards a signal to PID 1 that has no handler.
+    """
 
     def __init__(self) -> None:
         self.stop_signal: int | None = None
@@ -43,6 +46,7 @@ class Signals:
             signal.signal(number, self._stop)
         signal.signal(DUMP_SIGNAL, self._dump)
         signal.signal(signal.SIGCHLD, _noted)
+        unblock_signals()  # bin/train and bash_env.sh hold them back until now
 
     def forward_to(self, forward: Callable[[int], None] | None) -> None:
         """Says who gets signals from now on. A stop that came before is delivered at once."""
@@ -102,7 +106,7 @@ def stop_name(number: int) -> str:
 
 
 def send(pid: int, number: int) -> None:
-    """Signals one process; one that has ended meanwhile is no error."""
+    """Signals one process; a process that has ended meanwhile is not an error."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

@@ -24,7 +24,7 @@ from stoker.runtime.signals import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from stoker.bus.stop import StopRequest
     from stoker.runtime.log import Log
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from stoker.runtime.step import Step
 
 STDOUT, STDERR = 1, 2
+ENDLESS = float("inf")
 _REST_SECONDS = 0.01
 _SMALL_READ_BYTES = 16 * 1024
 _GROUP_POLL_SECONDS = 0.1
 _DRAIN_SECONDS = 2.0
 _DRAIN_IDLE_SECONDS = 0.02
-# Of a process that died of a stop as it is sent on: SIGHUP becomes SIGTERM, and a rule's stop that
-# the platform's follows stays the SIGTERM it was.
+# The exit codes of a process that a forwarded stop has ended. SIGHUP is forwarded as SIGTERM, and
+# a platform's stop that follows a rule's is not forwarded again.
 _STOPPED_CODES = (128 + SIGINT, 128 + SIGTERM)
 
 
@@ -69,12 +70,12 @@ class Watch:
         self.signals = signals
         self.log = log
 
-    def run(self, step: Step, beside: Callable[[], Sidecar | None] | None = None) -> Ended:
+    def run(self, step: Step, start_sidecar: Callable[[], Sidecar | None] | None = None) -> Ended:
         """Starts a step and returns when its process has ended.
 
         Args:
             step: what to run.
-            beside: starts the sidecar, once the step has been started.
+            start_sidecar: called once the step has been started.
 
         Raises:
             LaunchFailed: it could not be started.
@@ -87,13 +88,78 @@ class Watch:
             Pump(child.stderr, STDERR, mask=step.mask),
         ]
         try:
-            sidecar = beside() if beside is not None else None
-            return _Loop(self, step, child, pumps, sidecar).run()
+            sidecar = start_sidecar() if start_sidecar is not None else None
+            return _StepRun(self, step, child, pumps, sidecar).run()
         finally:
             self.signals.forward_to(None)
 
 
-class _Loop:
+class EventLoop:
+    """What the launcher waits for, whatever it runs: output, signals, the end of children."""
+
+    def __init__(self, signals: Signals, pumps: Sequence[Pump]) -> None:
+        self._signals = signals
+        self._pumps = pumps
+        self._open = {pump.source: pump for pump in pumps}
+        self._poll = select.poll()
+        for source in (signals.wake_up, *self._open):
+            self._poll.register(source, select.POLLIN)
+        self._signal_poll = select.poll()
+        self._signal_poll.register(signals.wake_up, select.POLLIN)
+        self._last_output = 0.0
+
+    def turn(self, timeout_seconds: float) -> bool:
+        """Waits for something to happen and deals with output; False if nothing did."""
+        milliseconds = None if timeout_seconds == ENDLESS else timeout_seconds * 1000 + 1
+        happened = self._poll.poll(milliseconds)
+        for source, _ in happened:
+            if source == self._signals.wake_up:
+                self._signals.drain()
+            else:
+                self._read(source)
+        now = time.monotonic()
+        for pump in self._pumps:
+            pump.show_partial_line(now)
+        return bool(happened)
+
+    def seconds_until_due(self, now: float) -> float:
+        """When the next unfinished line should be shown."""
+        waits = [pump.seconds_until_due(now) for pump in self._pumps]
+        return min((wait for wait in waits if wait is not None), default=ENDLESS)
+
+    def drain(self, pumps: Sequence[Pump]) -> None:
+        """Reads what a child wrote before it ended; bounded, if another process still writes."""
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        while any(p.source in self._open for p in pumps) and time.monotonic() < deadline:
+            if not self.turn(_DRAIN_IDLE_SECONDS):
+                return
+
+    def _read(self, source: int) -> None:
+        size_bytes = self._open[source].read()
+        if not size_bytes:
+            self._poll.unregister(source)
+            del self._open[source]
+            return
+        before, self._last_output = self._last_output, time.monotonic()
+        if size_bytes < _SMALL_READ_BYTES and self._last_output - before < _REST_SECONDS:
+            # Many small writes: one read for a hundredth of a second of them leaves the
+            # processor to the script. A signal or the script's end cuts the rest short.
+            self._signal_poll.poll(_REST_SECONDS * 1000)
+
+
+def ended_children() -> Iterator[tuple[int, int]]:
+    """Collects every child that has ended, as PID 1 also orphans: process id and wait status."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, status
+
+
+class _StepRun:
     """One child from start to end."""
 
     def __init__(
@@ -105,15 +171,7 @@ class _Loop:
         self._pid = child.pid
         self._pumps = pumps
         self._sidecar = sidecar
-        self._shown = [*pumps, *(sidecar.pumps if sidecar else ())]
-        self._open = {pump.source: pump for pump in self._shown}
-        self._poll = select.poll()
-        self._poll.register(self._signals.wake_up, select.POLLIN)
-        for source in self._open:
-            self._poll.register(source, select.POLLIN)
-        self._signal_poll = select.poll()
-        self._signal_poll.register(self._signals.wake_up, select.POLLIN)
-        self._last_output = 0.0
+        self._loop = EventLoop(watch.signals, [*pumps, *(sidecar.pumps if sidecar else ())])
         self._exit_code: int | None = None
         self._request: StopRequest | None = None
         self._told_at = 0.0
@@ -122,14 +180,14 @@ class _Loop:
 
     def run(self) -> Ended:
         while self._exit_code is None:
-            self._turn(self._timeout_seconds())
+            self._loop.turn(self._timeout_seconds())
             self._reap()
             self._heed_sidecar()
             self._enforce_grace()
         stop_signal = self._signals.stop_signal
         if self._is_stopping() and self._exit_code in _STOPPED_CODES:
             self._stop_the_rest()
-        self._drain()
+        self._loop.drain(self._pumps)
         # A background process that holds our pipes must not keep the job, and the bill, alive.
         kill_group(self._pid)
         for pump in self._pumps:
@@ -147,7 +205,7 @@ class _Loop:
         )
 
     def _heed_sidecar(self) -> None:
-        """Carries out a rule's wish to end the job: as the platform would, but once."""
+        """Carries out a rule's request to end the job: as the platform would, but once."""
         if self._sidecar is None or self._request is not None or self._exit_code is not None:
             return
         self._request = self._sidecar.look()
@@ -159,50 +217,17 @@ class _Loop:
     def _is_stopping(self) -> bool:
         return self._signals.stop_signal is not None or self._request is not None
 
-    def _turn(self, timeout_seconds: float | None) -> bool:
-        """Waits for something to happen and deals with output; False if nothing did."""
-        milliseconds = None if timeout_seconds is None else timeout_seconds * 1000 + 1
-        happened = self._poll.poll(milliseconds)
-        for source, _ in happened:
-            if source == self._signals.wake_up:
-                self._signals.drain()
-            else:
-                self._read(source)
+    def _timeout_seconds(self) -> float:
         now = time.monotonic()
-        for pump in self._shown:
-            pump.show_partial_line(now)
-        return bool(happened)
-
-    def _read(self, source: int) -> None:
-        size_bytes = self._open[source].read()
-        if not size_bytes:
-            self._poll.unregister(source)
-            del self._open[source]
-            return
-        before, self._last_output = self._last_output, time.monotonic()
-        if size_bytes < _SMALL_READ_BYTES and self._last_output - before < _REST_SECONDS:
-            # Many small writes: one read for a hundredth of a second of them leaves the
-            # processor to the script. A signal or the script's end cuts the rest short.
-            self._signal_poll.poll(_REST_SECONDS * 1000)
-
-    def _timeout_seconds(self) -> float | None:
-        now = time.monotonic()
-        waits = [pump.seconds_until_due(now) for pump in self._shown]
+        waits = [self._loop.seconds_until_due(now)]
         if self._is_stopping() and not self._was_killed:
             waits.append(max(0.0, self._deadline() - now))
         if self._sidecar is not None and self._request is None:
             waits.append(self._sidecar.seconds_until_look(now))
-        return min((wait for wait in waits if wait is not None), default=None)
+        return min(waits)
 
     def _reap(self) -> None:
-        """Collects our child and, as PID 1, everybody's orphans."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
+        for pid, status in ended_children():
             if pid == self._pid:
                 self._exit_code = exit_code_of(status)
                 self._by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
@@ -210,7 +235,7 @@ class _Loop:
                 self._sidecar.reap(pid, status)
 
     def _deadline(self) -> float:
-        # The first of a rule's stop and the platform's: the later one is no new beginning.
+        # Counted from the first stop, a rule's or the platform's: a second one adds no time.
         stops = [self._told_at] if self._request is not None else []
         stops += [self._signals.stopped_at] if self._signals.stop_signal is not None else []
         return min(stops) + self._step.grace_seconds
@@ -226,23 +251,16 @@ class _Loop:
                 send(pid, SIGKILL)
 
     def _stop_the_rest(self) -> None:
-        """A wrapper that died of the signal may leave the real script behind, untold."""
+        """A wrapper that the signal has ended may leave the real script running: stop it, too."""
         if not _signal_group(self._pid, SIGTERM):
             return
         while _signal_group(self._pid, 0) and time.monotonic() < self._deadline():
-            self._turn(_GROUP_POLL_SECONDS)
+            self._loop.turn(_GROUP_POLL_SECONDS)
             self._reap()
-
-    def _drain(self) -> None:
-        """Takes what the child wrote before it ended; bounded, should another one go on."""
-        deadline = time.monotonic() + _DRAIN_SECONDS
-        while any(p.source in self._open for p in self._pumps) and time.monotonic() < deadline:
-            if not self._turn(_DRAIN_IDLE_SECONDS):
-                return
 
 
 def _tell(pid: int, number: int) -> None:
-    # Never the whole group: torchrun tells its workers itself, and they must hear it once.
+    # Never the whole group: torchrun signals its workers itself, and they must get it once.
     if number == DUMP_SIGNAL:
         listeners = [p for p in (pid, *descendants(pid)) if catches(p, number)]
     else:
@@ -252,7 +270,7 @@ def _tell(pid: int, number: int) -> None:
 
 
 def _signal_group(pid: int, number: int) -> bool:
-    """Signals a process group; False if nobody is left in it."""
+    """Signals a process group; False if it has no process left."""
     try:
         os.killpg(pid, number)
     except (ProcessLookupError, PermissionError):

@@ -53,7 +53,7 @@ def _dump_stacks_on_request() -> None:
         faulthandler.enable()
         faulthandler.register(_SIGUSR1, all_threads=True)
     except (OSError, ValueError, RuntimeError):
-        return  # stderr is not a file here; the program is started all the same
+        return  # stderr is not a file here; the program starts anyway
 
 
 def _trace_on_request() -> None:
@@ -66,7 +66,7 @@ def _trace_on_request() -> None:
 
 def _trace_steps() -> None:
     try:
-        from stoker.profiling.unchanged import watch_steps
+        from stoker.profiling.unmodified_script import watch_steps
 
         watch_steps()
     except Exception as error:  # a torch without such hooks
@@ -79,13 +79,14 @@ def _save_tensors_on_request() -> None:
     environ = os.environ  # noqa: TID251 - as above
     root = environ.get("STOKER_ROOT") or "/opt/ml"
     file = environ.get("SMDEBUG_CONFIG_FILE_PATH") or f"{root}/input/config/debughookconfig.json"
-    if environ.get("STOKER_DEBUG") or environ.get("STOKER_RULES") or os.path.exists(file):
+    rules = f"{root}/output/stoker/rule_plan.json"  # bus.rule_plan has its name, too
+    if environ.get("STOKER_DEBUG") or os.path.exists(rules) or os.path.exists(file):
         call_after_import("torch", _attach_hook)
 
 
 def _attach_hook() -> None:
     try:
-        from stoker.debugging.hook.unchanged import attach_to_job
+        from stoker.debugging.hook.unmodified_script import attach_to_job
 
         hook = attach_to_job(_open_saved_steps)
         if hook is not None and "torch._dynamo" not in sys.modules:
@@ -98,7 +99,7 @@ def _open_saved_steps(job: Job) -> SavedSteps | None:
     try:
         from stoker.metrics.saved_steps import open_saved_steps
     except ImportError:
-        return None  # crc32c is missing here; the tensors are saved all the same
+        return None  # crc32c is missing here; the tensors are saved anyway
     return open_saved_steps(job)
 
 
@@ -113,7 +114,7 @@ def _adopt_summary_writer() -> None:
 def _leave_crash_file(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    if not issubclass(kind, KeyboardInterrupt):  # that one is no crash, and Python's own business
+    if not issubclass(kind, KeyboardInterrupt):  # Ctrl-C is not a crash
         _write_crash(kind, error, trace)
     sys.__excepthook__(kind, error, trace)
 

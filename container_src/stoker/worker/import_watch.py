@@ -16,7 +16,7 @@ def call_after_import(name: str, action: Callable[[], None]) -> None:
     """Calls `action` right after a module was imported for the first time.
 
     Args:
-        name: of the module, which nobody has imported yet.
+        name: of the module, which has not been imported yet.
         action: must not raise; the import would fail.
     """
     sys.meta_path.insert(0, _Watch(name, action))
@@ -30,7 +30,7 @@ class _Watch:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        # Removed by now, perhaps, but in a copy of the list that somebody goes through.
+        # It may have been removed by now, but still be in a copy of the list being iterated.
         if name != self._name or self not in sys.meta_path:
             return None
         behind = sys.meta_path[sys.meta_path.index(self) + 1 :]

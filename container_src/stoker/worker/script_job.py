@@ -32,12 +32,12 @@ class Job(ContractJob):
     ) -> None:
         """Logs metrics of one step: to TensorBoard, metrics.jsonl, stdout and SageMaker.
 
-        Returns at once; a thread of its own does the work, and training goes on whatever happens
+        Returns at once; a thread does the work, and training continues whatever happens
         there. Python, NumPy and tensor scalars are taken, also those on a GPU.
 
         Args:
             step: of training; what a resumed job logs replaces what was logged from there on.
-            metrics: by names that are no Python names: `job.log(3, {"train/loss": loss})`.
+            metrics: for names that are not Python names: `job.log(3, {"train/loss": loss})`.
             all_ranks: the others log too, into TensorBoard runs and files of their own.
             named: metrics by name.
 

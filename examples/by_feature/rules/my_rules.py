@@ -6,7 +6,7 @@ from stoker import Finding, Need, Rule, parameter
 
 
 class LargeGradient(Rule):
-    """A gradient is larger than anybody wants."""
+    """A gradient is too large."""
 
     threshold: float = parameter(100.0, "largest mean of |gradient|", minimum=0)
 

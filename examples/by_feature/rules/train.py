@@ -1,12 +1,12 @@
 """Rules that watch a run: one that goes wrong is ended in seconds, its model and checkpoint kept.
 
-Nothing in this program speaks of rules. They are asked for beside it, in stoker.toml; the hook
-saves what they need, and an evaluator beside the training judges it.
+Nothing in this program mentions rules. They are configured next to it, in stoker.toml; the hook
+saves what they need, and an evaluator reads it during the training.
 
     stoker train examples/by_feature/rules/train.py --param lr=0.1    # healthy: it ends by itself
     stoker train examples/by_feature/rules/train.py --param lr=3      # diverges: it is stopped
 
-On SageMaker it is the same: stoker.toml lies in the source directory that the estimator sends.
+On SageMaker it is the same: stoker.toml is in the source directory that the estimator sends.
 """
 
 import torch

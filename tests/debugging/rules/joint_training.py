@@ -6,12 +6,12 @@ Each sickness changes one thing of it, so that rules which do not mean that sick
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from stoker.contract.record import Record
 from stoker.debugging.hook.attach import attach
 from stoker.debugging.hook.config import default_config
 from stoker.debugging.need import Need
@@ -49,7 +49,8 @@ class Net(nn.Module):
         return self.head(self.middle(both * self.gate(both)))
 
 
-class Batch(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
     """What one step sees."""
 
     pictures: torch.Tensor
@@ -72,7 +73,8 @@ def same(batch: Batch, step: int) -> Batch:
     return batch
 
 
-class Sickness(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sickness:
     """What is other than in the healthy training."""
 
     fires: dict[str, str]

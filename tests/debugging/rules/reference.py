@@ -1,6 +1,6 @@
 """docs/guide/rules-reference.md, made from what the rules say of themselves.
 
-python -m tests.debugging.rules.reference      writes it anew
+python -m tests.debugging.rules.reference      writes it again
 """
 
 from __future__ import annotations

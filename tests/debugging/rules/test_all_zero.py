@@ -75,7 +75,7 @@ def test_only_a_threshold_below_100_needs_the_values():
 
 
 @pytest.mark.parametrize("threshold", ["-1", "100.1", "many", "nan"])
-def test_a_threshold_that_is_no_percentage_is_refused(threshold):
+def test_a_threshold_that_is_not_a_percentage_is_refused(threshold):
     with pytest.raises(RuleInvalid, match="threshold"):
         AllZero({**ALL, "threshold": threshold})
 

@@ -17,7 +17,7 @@ from tests.debugging.rules.watching import save_steps
 
 def evaluate(watched: WatchedRule, run: SavedTensors) -> WatchedRule:
     for step in run.steps():
-        watched.judge(run.at(step))
+        watched.evaluate(run.at(step))
     watched.finish(names=run.names(), steps=len(run.steps()))
     return watched
 

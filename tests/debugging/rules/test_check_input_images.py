@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -74,7 +76,7 @@ def test_images_given_by_keyword_are_the_first_input_too(tmp_path):
 
 
 @pytest.mark.parametrize(("samples", "steps"), [("1", [0, 1]), ("2", [0, 1]), ("3", [1])])
-def test_it_judges_once_there_are_enough_images(samples, steps):
+def test_it_evaluates_once_there_are_enough_images(samples, steps):
     batch = np.ones((2, 1, 2, 2), np.float32)
     assert fired(CheckInputImages({"threshold_samples": samples}), batches(batch, batch)) == steps
 
@@ -123,18 +125,18 @@ def test_images_with_nan_are_left_out_and_do_not_hide_the_others(pixels):
     assert fired(CheckInputImages({"threshold_samples": "2"}), batches(image)) == [0]
 
 
-def test_empty_batches_are_no_images():
+def test_empty_batches_are_not_images():
     rule = CheckInputImages({"threshold_samples": "1"})
     assert fired(rule, batches(np.ones((0, 3, 2, 2)), np.ones((2, 3, 0, 2)))) == []
 
 
-def test_an_input_that_is_no_image_is_an_error_and_not_silence():
+def test_an_input_that_is_not_an_image_is_an_error_and_not_silence():
     with pytest.raises(RuleInvalid, match=r"Net_input_0 has the shape \(8, 784\)"):
         fired(CheckInputImages(), batches(np.ones((8, 784))))
 
 
-def test_a_model_without_images_beside_one_with_them_is_left_out():
-    run = Run(descriptions=[INPUT, INPUT.replace(name="Generator_input_0")])
+def test_a_model_without_images_next_to_one_with_them_is_left_out():
+    run = Run(descriptions=[INPUT, replace(INPUT, name="Generator_input_0")])
     run.save(0, {"Net_input_0": np.ones((2, 3, 4, 4)), "Generator_input_0": np.ones((2, 100))})
     assert fired(CheckInputImages({"threshold_samples": "2"}), run) == [0]
 

@@ -104,7 +104,7 @@ def test_the_share_of_wrong_predictions_has_to_be_exceeded(threshold, fires):
 
 
 @pytest.mark.parametrize(("samples", "steps"), [("4", [0, 1]), ("5", [1]), ("9", [])])
-def test_it_judges_once_there_are_enough_labels_over_all_steps(samples, steps):
+def test_it_evaluates_once_there_are_enough_labels_over_all_steps(samples, steps):
     step = ([0, 0, 0, 1], [0, 0, 0, 1])
     rule = ClassImbalance({"samples": samples, "threshold_imbalance": "2"})
     assert fired(rule, pairs(step, step)) == steps
@@ -176,7 +176,7 @@ def test_it_fires_exactly_where_plain_python_says(steps, samples, imbalance, mis
 
 
 def test_an_expression_that_cannot_be_understood_is_refused_before_any_step():
-    with pytest.raises(RuleInvalid, match="no regular expression"):
+    with pytest.raises(RuleInvalid, match="not a valid regular expression"):
         ClassImbalance({"labels_regex": "("}).needs()
 
 

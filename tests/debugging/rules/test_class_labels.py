@@ -119,7 +119,7 @@ def test_a_loss_whose_predictions_are_not_there_does_not_get_those_of_another():
     assert classes(run) == {"NLLLoss": ([0], [0])}
 
 
-def test_a_regression_beside_the_classification_is_left_out():
+def test_a_regression_next_to_the_classification_is_left_out():
     run = given_to_all({"CrossEntropyLoss": ([[1.0, 0.0]], [0]), "MSELoss": ([[1.5]], [[0.25]])})
     assert list(classes(run)) == ["CrossEntropyLoss"]
 
@@ -136,6 +136,6 @@ def test_what_does_not_fit_is_an_error():
         classes(run)
 
 
-def test_predictions_that_are_no_numbers_are_wrong_ones():
+def test_predictions_that_are_not_numbers_are_wrong_ones():
     run = given_to("BCEWithLogitsLoss", [np.nan, np.nan], [1.0, 0.0])
     assert classes(run) == {"BCEWithLogitsLoss": ([1, 0], [0, 0])}

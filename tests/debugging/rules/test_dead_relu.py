@@ -135,7 +135,7 @@ def test_a_number_an_empty_batch_and_no_nodes():
     assert fired(DeadRelu(), run_of(np.zeros((0, 3)), np.zeros((3, 0)))) == []
 
 
-def test_a_layer_of_another_shape_is_counted_anew():
+def test_a_layer_of_another_shape_is_counted_again():
     assert fired(DeadRelu(), run_of(np.ones((1, 2)), np.zeros((1, 3)), np.zeros((1, 2)))) == [1, 2]
     same = run_of(np.ones((1, 2)), np.zeros((1, 2)))
     assert fired(DeadRelu(), same) == []

@@ -91,7 +91,7 @@ def test_no_rule_of_the_catalogue_is_left_out():
 
 @EVERY
 @pytest.mark.parametrize("odd", ODD)
-def test_odd_tensors_are_judged_passed_over_or_refused_with_a_reason(name, odd):
+def test_odd_tensors_are_evaluated_passed_over_or_refused_with_a_reason(name, odd):
     found, refusal = judge_or_refuse(name, run_of(ODD[odd]))
     if refusal is not None:
         assert name in MAY_REFUSE
@@ -155,7 +155,7 @@ def test_what_it_needs_is_said_in_the_words_of_the_hook(name):
 
 
 @EVERY
-def test_it_judges_by_what_it_asked_for_alone(name):
+def test_it_evaluates_by_what_it_asked_for_alone(name):
     """Where it says that reductions are enough, no value is there."""
     values = fitting_values(name) * (1 if name in MAY_REFUSE else 1e-9)
     whole, reduced = Run(descriptions=ROLES), Run(descriptions=ROLES)

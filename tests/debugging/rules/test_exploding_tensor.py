@@ -80,7 +80,7 @@ def test_infinity_counts_unless_only_nan_is_asked_for(value):
     assert fired(ExplodingTensor({"only_nan": "True"}), run) == []
 
 
-def test_nan_beside_infinity_is_nan():
+def test_nan_next_to_infinity_is_nan():
     run = Run().save(3, {"a": [np.inf, np.nan, -np.inf], "b": [np.inf], "c": [0.0]})
     assert judge(ExplodingTensor({"only_nan": "true"}), run)[3].values["with_nan"] == 1
     finding = judge(ExplodingTensor(), run)[3]
@@ -103,7 +103,7 @@ def test_the_largest_magnitude_of_every_tensor_is_all_it_needs():
     assert fired(ExplodingTensor({"only_nan": "True"}), run) == [0]
 
 
-def test_of_all_tensors_those_that_cannot_be_judged_are_left_out():
+def test_of_all_tensors_those_that_cannot_be_evaluated_are_left_out():
     run = Run().save(0, {"a": [1.0]}, reductions=["mean"])
     with pytest.raises(TensorMissing):  # then nobody looked at anything
         ExplodingTensor().check(0, run.at(0))
@@ -114,7 +114,7 @@ def test_of_all_tensors_those_that_cannot_be_judged_are_left_out():
 
 
 def test_an_expression_that_is_none_is_refused():
-    with pytest.raises(RuleInvalid, match="no regular expression"):
+    with pytest.raises(RuleInvalid, match="not a valid regular expression"):
         ExplodingTensor({"tensor_regex": "fc(weight"})
 
 
@@ -241,7 +241,7 @@ def test_infinity_of_a_mask_is_healthy_unless_inputs_are_named(tmp_path, named, 
     assert list(judge(rule, run)) == steps
 
 
-def test_an_output_without_elements_is_no_nan(tmp_path):
+def test_an_output_without_elements_is_not_nan(tmp_path):
     class Sometimes(nn.Module):
         """Like a detector that finds nothing."""
 

@@ -19,7 +19,7 @@ LARGE_GRADIENT = """
 
 
     class LargeGradient(Rule):
-        '''A gradient is larger than anybody wants.'''
+        '''A gradient is too large.'''
 
         threshold: float = parameter(10.0, "largest mean of |gradient|", minimum=0)
 
@@ -50,12 +50,12 @@ SMDEBUG_RULE = """
 
 
 @pytest.fixture(autouse=True)
-def _modules_are_forgotten():
+def _modules_are_forgotten(tmp_path):
     path, modules = sys.path.copy(), set(sys.modules)
     yield
     sys.path[:] = path
     for name in set(sys.modules) - modules:
-        if "tmp" in (getattr(sys.modules[name], "__file__", None) or ""):
+        if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or ""):
             del sys.modules[name]
 
 
@@ -99,7 +99,7 @@ def test_the_name_alone_is_looked_for_without_running_other_files(tmp_path, writ
     assert cls.__name__ == "LargeGradient"
 
 
-def test_a_rule_may_import_what_lies_beside_it(tmp_path, write):
+def test_a_rule_may_import_what_is_next_to_it(tmp_path, write):
     write("limits_of_mine.py", "LIMIT = 3.5")
     write("rules/names_of_mine.py", "NAME = 'x'")
     own = "from limits_of_mine import LIMIT\nfrom names_of_mine import NAME\n"
@@ -163,10 +163,10 @@ def test_a_name_that_is_nowhere_or_in_two_files_is_said(tmp_path, write):
 
 
 @pytest.mark.parametrize("text", ["class LargeGradient: pass", "LargeGradient = 3"])
-def test_what_is_no_rule_is_refused(tmp_path, write, text):
+def test_what_is_not_a_rule_is_refused(tmp_path, write, text):
     write("my_rule.py", text)
     error = refusal("my_rule.py:LargeGradient", tmp_path)
-    assert "is no rule" in error.message
+    assert "is not a rule" in error.message
     assert "subclass of stoker.Rule" in error.fix
 
 
@@ -177,6 +177,7 @@ def test_what_is_no_rule_is_refused(tmp_path, write, text):
         ("x = 1\ny = x / 0", "my_rule.py, line 2: y = x / 0: ZeroDivisionError: division by zero"),
         ("class A(\n", "SyntaxError: '(' was never closed (my_rule.py, line 1)"),
         ("raise SystemExit(3)", "my_rule.py, line 1: raise SystemExit(3): SystemExit: 3"),
+        ("raise GeneratorExit", "my_rule.py, line 1: raise GeneratorExit: GeneratorExit: "),
         ("import helper_of_mine", "helper_of_mine.py, line 2: oops: NameError: name 'oops' is"),
     ],
 )

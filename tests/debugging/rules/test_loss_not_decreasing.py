@@ -195,7 +195,7 @@ def test_steps_without_a_loss_are_passed_over():
     assert judge(LossNotDecreasing(), run)[22].values["compared_with_step"] == 10
 
 
-def test_other_tensors_beside_or_instead_of_losses():
+def test_other_tensors_next_to_or_instead_of_losses():
     run = Run(collections={"mine": ["cost"]})
     for step, cost in ((0, 1.0), (10, 1.0)):
         run.save(step, {"cost": cost, LOSS: 1.0 - step / 20})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -64,13 +64,13 @@ def make_uneven(model: Net) -> None:
 def with_nan_at_step_20(batch: Batch, step: int) -> Batch:
     pictures = batch.pictures.clone()
     pictures[0, 0, 0, 0] = torch.nan if step >= 20 else 0.0
-    return batch.replace(pictures=pictures)
+    return replace(batch, pictures=pictures)
 
 
 def padded(batch: Batch, step: int) -> Batch:
     tokens = batch.tokens.clone()
     tokens[:, 2:] = 0
-    return batch.replace(tokens=tokens)
+    return replace(batch, tokens=tokens)
 
 
 def with_rare_classes(batch: Batch, step: int) -> Batch:
@@ -154,7 +154,7 @@ SICK = {
         },
     ),
     "pictures that were not normalized": Sickness(
-        data=lambda batch, step: batch.replace(pictures=50 * batch.pictures),
+        data=lambda batch, step: replace(batch, pictures=50 * batch.pictures),
         fires={"TensorVariance": OWN, "CheckInputImages": "their means are as much larger"},
     ),
     "a layer that the optimizer does not have": Sickness(
@@ -171,7 +171,7 @@ SICK = {
         },
     ),
     "a validation that is harder than the training": Sickness(
-        validation=lambda batch, step: batch.replace(pictures=0.6 * batch.pictures),
+        validation=lambda batch, step: replace(batch, pictures=0.6 * batch.pictures),
         fires={"Overfit": OWN},
     ),
     "two rare classes": Sickness(
@@ -179,11 +179,11 @@ SICK = {
         fires={"ClassImbalance": OWN},
     ),
     "classes taken for one another": Sickness(
-        data=lambda batch, step: batch.replace(labels=batch.labels ^ 1),
+        data=lambda batch, step: replace(batch, labels=batch.labels ^ 1),
         fires={"Confusion": OWN, "ClassImbalance": "it is about mispredicted classes, too"},
     ),
     "pictures that are too bright": Sickness(
-        data=lambda batch, step: batch.replace(pictures=batch.pictures + 0.5),
+        data=lambda batch, step: replace(batch, pictures=batch.pictures + 0.5),
         fires={"CheckInputImages": OWN},
     ),
     "sentences that are mostly padding": Sickness(data=padded, fires={"NLPSequenceRatio": OWN}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -77,7 +79,7 @@ class Encoder(nn.Module):
         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 
-def test_token_types_that_are_all_0_are_no_padding(tmp_path):
+def test_token_types_that_are_all_0_are_not_padding(tmp_path):
     rule, model = NLPSequenceRatio(), Encoder()
     with watch(rule, tmp_path) as run:
         for length in (8, 4, 3):
@@ -101,9 +103,9 @@ def test_each_token_has_its_own_limit():
     assert list(found) == [0]
 
 
-def test_embeddings_of_positions_and_token_types_are_no_tokens():
+def test_embeddings_of_positions_and_token_types_are_not_tokens():
     names = ("embeddings.position_embeddings", "embeddings.token_type_embeddings", "wpe")
-    descriptions = [WORDS.replace(name=f"{name}_input_0", module=name) for name in names]
+    descriptions = [replace(WORDS, name=f"{name}_input_0", module=name) for name in names]
     run = Run(descriptions=[WORDS, *descriptions])
     run.save(0, {d.name: np.zeros((2, 4)) for d in descriptions} | {WORDS.name: [1, 2]})
     assert fired(NLPSequenceRatio(), run) == []
@@ -112,8 +114,8 @@ def test_embeddings_of_positions_and_token_types_are_no_tokens():
 
 
 def test_an_embedding_bag_gets_tokens_first_and_offsets_second():
-    bag = WORDS.replace(name="bag_input_0", module="bag", module_class="EmbeddingBag")
-    offsets = bag.replace(name="bag_input_1", position=1)
+    bag = replace(WORDS, name="bag_input_0", module="bag", module_class="EmbeddingBag")
+    offsets = replace(bag, name="bag_input_1", position=1)
     run = Run(descriptions=[bag, offsets]).save(0, {bag.name: [1, 2, 3], offsets.name: [0]})
     assert fired(NLPSequenceRatio(), run) == []
     assert fired(NLPSequenceRatio({"token_values": "2", "token_thresholds_percent": "30"}), run)
@@ -154,7 +156,7 @@ def test_it_fires_exactly_when_numpy_says(sequences, tokens):
         ({"token_thresholds_percent": "101"}, "holds 101: expected 0 to 100"),
         ({"token_thresholds_percent": "-1"}, "holds -1: expected 0 to 100"),
         ({"token_thresholds_percent": "nan"}, "holds nan: expected 0 to 100"),
-        ({"tensor_regex": "("}, "no regular expression"),
+        ({"tensor_regex": "("}, "not a valid regular expression"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings, message):

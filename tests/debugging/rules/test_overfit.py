@@ -90,7 +90,7 @@ def test_means_are_taken_from_one_validation_to_the_next():
     assert fired(Overfit(), run) == [5]
 
 
-def test_a_validation_is_judged_by_its_mean_so_far():
+def test_a_validation_is_evaluated_by_its_mean_so_far():
     run = losses(("TRAIN", [1.0]), ("EVAL", [3.0, 0.1, 0.1, 0.1]))
     assert fired(Overfit(), run) == [1, 2]
 
@@ -116,7 +116,7 @@ def test_without_training_steps_between_two_validations_the_last_known_loss_coun
 
 
 @pytest.mark.parametrize("train", [np.nan, np.inf, -np.inf])
-def test_losses_that_are_no_numbers_are_no_overfitting(train):
+def test_losses_that_are_not_numbers_are_not_overfitting(train):
     assert fired(Overfit(), losses(("TRAIN", [train]), ("EVAL", [1.0]))) == []
     assert fired(Overfit(), losses(("TRAIN", [1.0]), ("EVAL", [np.nan]))) == []
 

@@ -43,7 +43,7 @@ def train_and_validate(folder, rule: Overtraining, *, epochs: int, lr: float) ->
     return run
 
 
-def test_a_training_that_goes_on_after_it_has_learned_everything_fires(tmp_path):
+def test_a_training_that_continues_after_it_has_learned_everything_fires(tmp_path):
     rule = Overtraining()
     run = train_and_validate(tmp_path, rule, epochs=40, lr=0.2)
     values = {n: float(run.at(n).needed("losses")[0].value()) for n in run.steps()}
@@ -99,13 +99,13 @@ def test_a_new_optimum_is_better_by_delta_at_least(second, is_optimum):
     assert bool(fired(rule, run)) is not is_optimum
 
 
-def test_with_a_delta_of_zero_the_same_loss_is_no_new_optimum():
+def test_with_a_delta_of_zero_the_same_loss_is_not_a_new_optimum():
     rule = Overtraining({"patience_train": "1", "patience_validation": "1", "delta": "0"})
     run = losses(("TRAIN", 1.0), ("EVAL", 1.0), ("TRAIN", 1.0), ("EVAL", 1.0))
     assert fired(rule, run) == [3]
 
 
-def test_losses_that_are_no_numbers_are_no_optimum():
+def test_losses_that_are_not_numbers_are_not_an_optimum():
     rule = {"patience_train": "1", "patience_validation": "1"}
     nan = losses(("TRAIN", 1.0), ("EVAL", 1.0), ("TRAIN", np.nan), ("EVAL", np.inf))
     assert fired(Overtraining(rule), nan) == [3]

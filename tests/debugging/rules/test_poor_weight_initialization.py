@@ -96,7 +96,7 @@ def test_evaluation_does_not_count():
     assert fired(PoorWeightInitialization(), run) == []
 
 
-def test_the_ratio_at_its_limit_is_healthy_and_a_variance_of_zero_is_no_division():
+def test_the_ratio_at_its_limit_is_healthy_and_a_variance_of_zero_is_not_a_division():
     run = Run(descriptions=DESCRIBED).save(0, {INPUTS[0]: [-1.0, 1.0], INPUTS[1]: [-3.0, 3.0]})
     assert fired(PoorWeightInitialization({"threshold": "9"}), run) == []
     assert fired(PoorWeightInitialization({"threshold": "8.99"}), run) == [0]
@@ -136,7 +136,7 @@ def test_the_expression_of_the_user_wins():
     run = Run(descriptions=DESCRIBED).save(0, {INPUTS[0]: [0.0, 1.0], INPUTS[1]: [0.0, 9.0]})
     assert fired(PoorWeightInitialization({"activation_inputs_regex": "^a_"}), run) == []
     assert fired(PoorWeightInitialization({"activation_inputs_regex": "input"}), run) == [0]
-    with pytest.raises(RuleInvalid, match="no regular expression"):
+    with pytest.raises(RuleInvalid, match="not a valid regular expression"):
         PoorWeightInitialization({"activation_inputs_regex": "("})
 
 
@@ -155,7 +155,7 @@ def test_the_expression_of_the_user_wins():
         lambda generator, size: np.zeros(size),
     ],
 )
-def test_large_gradients_are_judged_by_their_exact_percentiles(draw):
+def test_large_gradients_are_evaluated_by_their_exact_percentiles(draw):
     gradient = draw(np.random.default_rng(0), 40_000).astype(np.float32)
     low, high = np.percentile(gradient, [5, 95])
     for limit in (float(high - low), float(high - low) * 1.01 + 1e-6, 1e-3, 0.5):

@@ -133,7 +133,7 @@ def test_how_much_of_a_layer_may_saturate_can_be_set(threshold_layer, fires):
 @pytest.mark.parametrize(
     ("value", "reason"), [("-1", "smallest value is 0"), ("100.1", "largest value is 100")]
 )
-def test_what_is_no_percentage_is_refused(name, value, reason):
+def test_what_is_not_a_percentage_is_refused(name, value, reason):
     with pytest.raises(RuleInvalid, match=f"{name} .*{reason}"):
         SaturatedActivation({name: value})
 

@@ -171,5 +171,5 @@ def test_without_another_run_it_is_refused(settings):
 
 
 def test_an_expression_that_cannot_be_understood_is_refused():
-    with pytest.raises(RuleInvalid, match="no regular expression"):
+    with pytest.raises(RuleInvalid, match="not a valid regular expression"):
         rule("b", tensor_regex="(")

@@ -115,7 +115,7 @@ class OpensAFile(SmdebugBase):
         Path("/nowhere/thresholds.json").read_text()
 
 
-def test_a_file_that_smdebug_cannot_read_is_no_fault_of_the_rule_and_its_own_is(tmp_path):
+def test_a_file_that_smdebug_cannot_read_is_not_a_fault_of_the_rule_and_its_own_is(tmp_path):
     run = save(tmp_path, 1.0, 2.0)
     rule = adapt_smdebug_rule(WithActions)({"threshold": "10"})
     assert rule.check(0, run.at(0)) is None
@@ -213,7 +213,7 @@ def test_any_other_error_is_the_rules_own(tmp_path, error):
         fired(cls(), save(tmp_path, 0.0, 0.0))
 
 
-def test_tensors_that_are_not_there_are_no_error(tmp_path):
+def test_tensors_that_are_not_there_are_not_an_error(tmp_path):
     class Asks(SmdebugBase):
         def __init__(self, base_trial):
             super().__init__(base_trial)

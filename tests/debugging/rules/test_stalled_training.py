@@ -38,7 +38,7 @@ def test_it_fires_when_the_time_is_reached():
     assert found.values == {"seconds_since_last_step": 1800, "threshold": 1800}
 
 
-def test_a_step_in_between_starts_anew():
+def test_a_step_in_between_starts_over():
     rule = StalledTrainingRule({"threshold": "10"})
     rule.check(7, STEPS.at(7))
     assert "after step 7" in rule.check_time(10).message
@@ -115,7 +115,7 @@ def test_a_training_that_hangs_fires_while_it_hangs(opt_ml):
         is_released.set()
 
 
-def test_a_training_that_goes_on_is_healthy(opt_ml):
+def test_a_training_that_continues_is_healthy(opt_ml):
     (status,) = run_job(
         opt_ml, "StalledTrainingRule(threshold=20)", lambda: train_steps(3 * SIGN_INTERVAL)
     )

@@ -77,7 +77,7 @@ def test_steps_at_which_a_tensor_was_not_saved_do_not_matter():
     assert fired(UnchangedTensor(ALL), run) == [8]
 
 
-def test_a_change_starts_the_count_anew():
+def test_a_change_starts_the_count_again():
     run = Run()
     for step, value in enumerate([1.0, 1.0, 2.0, 2.0, 2.0, 2.0]):
         run.save(step, {"a": [value]})

@@ -88,7 +88,7 @@ def test_a_threshold_of_0_never_fires_and_a_negative_one_is_refused():
         VanishingGradient({"threshold": "-1e-9"})
 
 
-def test_gradients_of_nan_or_without_elements_are_no_vanishing_ones():
+def test_gradients_of_nan_or_without_elements_are_not_vanishing_ones():
     run = Run().save(1, {NAME: [np.nan, 0.0], "gradient/empty": np.zeros((0, 2))})
     assert fired(VanishingGradient(), run) == []
 

@@ -72,7 +72,7 @@ def test_frozen_weights_are_left_out_and_listed(tmp_path):
     )
 
 
-def test_an_evaluation_in_between_is_no_step_without_a_change(tmp_path):
+def test_an_evaluation_in_between_is_not_a_step_without_a_change(tmp_path):
     rule = WeightUpdateRatio()
     run = train_with(rule, tmp_path, lr=1e-3, evaluate_every=2)
     assert len(run.steps("EVAL")) == 6
@@ -92,7 +92,7 @@ def test_with_accumulation_weights_are_saved_at_a_multiple_of_it(tmp_path, every
     assert bool(fired(rule, run)) is fires
 
 
-def test_a_window_goes_on_with_the_next_step_where_its_oldest_cannot_be_read():
+def test_a_window_continues_with_the_next_step_where_its_oldest_cannot_be_read():
     run = run_of([[1.0]] * 4)
     real = run.at
 

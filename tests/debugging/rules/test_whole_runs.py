@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+import pytest
 import torch
 from torch import nn
 
@@ -15,6 +16,8 @@ from stoker.debugging.rules import CATALOGUE
 from stoker.debugging.tensors.saved_tensors import SavedTensors
 from tests.debugging.rules.memory import fired, judge
 from tests.debugging.rules.training import train
+
+pytestmark = pytest.mark.functional
 
 RULES = {
     "AllZero": {"collection_names": "weights,gradients"},
@@ -109,7 +112,7 @@ hook.close()
 """
 
 
-def test_files_that_smdebug_itself_wrote_are_judged_alike(tmp_path):
+def test_files_that_smdebug_itself_wrote_are_evaluated_alike(tmp_path):
     """No learning rate and no active ReLU; nobody described the tensors, so their names tell."""
     folder = tmp_path / "tensors"
     command = [sys.executable, "-c", BY_SMDEBUG, str(folder)]

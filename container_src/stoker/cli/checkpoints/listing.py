@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from stoker.checkpoints.store import Checkpoint, Store
-from stoker.checkpoints.uploader import is_uploading
-from stoker.machine.terminal import make_size, make_table
+from stoker.checkpoints.upload_state import is_uploading
+from stoker.machine.terminal import make_table
+from stoker.machine.units import show_size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForeignFile:
-    """A file or folder that somebody else has put among the checkpoints."""
+    """A file or folder among the checkpoints that Stoker did not write."""
 
     name: str
     """Folders end in a slash."""
@@ -94,7 +95,7 @@ def render_listing(listing: Mapping[str, Any]) -> str:
             lines += ["", "* a resume takes this one, if `verify` finds nothing"]
     if foreign:
         lines += [""] if lines else []
-        files = [(f["name"], make_size(f["size_bytes"]), f["changed_at"]) for f in foreign]
+        files = [(f["name"], show_size(f["size_bytes"]), f["changed_at"]) for f in foreign]
         lines += ["files that are not Stoker's:"]
         lines += [f"  {line}" for line in make_table(files, right={1})]
     return "\n".join(lines)
@@ -119,9 +120,9 @@ def render_details(details: Mapping[str, Any]) -> str:
         if not shown.get(name):
             shown.pop(name, None)
     if "size_bytes" in shown:
-        shown["size_bytes"] = f"{shown['size_bytes']:,} ({make_size(shown['size_bytes'])})"
+        shown["size_bytes"] = f"{shown['size_bytes']:,} ({show_size(shown['size_bytes'])})"
     shown["parts"] = ", ".join(shown.get("parts", ()))
-    files = [f"{f['name']} ({make_size(f['size_bytes'])})" for f in shown.get("files", ())]
+    files = [f"{f['name']} ({show_size(f['size_bytes'])})" for f in shown.get("files", ())]
     shown["files"] = ", ".join(files)
     config = shown.get("config") or {}
     shown["config"] = ", ".join(f"{key}={value}" for key, value in sorted(config.items()))
@@ -134,6 +135,6 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     notes = [f"damaged: {row['problem']}"] if row["problem"] else []
     notes += [f"best {row['metric']:g}"] if row["is_best"] else []
     notes += ["uploading"] if row["is_uploading"] else []
-    size = make_size(row["size_bytes"]) if "size_bytes" in row else ""
+    size = show_size(row["size_bytes"]) if "size_bytes" in row else ""
     epoch = str(row.get("epoch", ""))
     return (row["name"], str(row["step"]), epoch, size, row.get("saved_at", ""), ", ".join(notes))

@@ -1,28 +1,39 @@
-"""The platform's API through boto3, as any client of the service would use it."""
+"""The platform's API: the calls that Stoker's own commands need."""
 
 from __future__ import annotations
 
+import difflib
+import heapq
 import importlib
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from stoker.bus.progress import Progress, show_nothing
+from stoker.cli.client.connection import Connection, Refusal
 from stoker.cli.client.server import require_server
-from stoker.cli.client.submission import ARCHIVE_NAME, Submission, Upload, list_files, pack_source
+from stoker.cli.client.source import ARCHIVE_NAME, pack_source
+from stoker.cli.client.submission import Submission
 from stoker.errors import HostError
 from stoker.machine.failures import UsageRefused
 from stoker.platform.model.root import (
     DEFAULT_BUCKET,
     REGION,
+    SPARE_BYTES,
     Credentials,
     Root,
     ServerInfo,
     read_credentials,
 )
 
+_MOST_NAMES = 1000
+_TAIL_LINES = 1000
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _REFUSALS = ("ValidationException", "ResourceInUse", "ResourceNotFound", "ResourceLimitExceeded")
 
@@ -39,33 +50,56 @@ class LogLine:
 class Api:
     """The calls that Stoker's own commands need."""
 
-    def __init__(self, server: ServerInfo, credentials: Credentials) -> None:
+    def __init__(self, server: ServerInfo, credentials: Credentials, s3_folder: Path) -> None:
+        self._connection = Connection(server.endpoint, credentials)
         self._endpoint = server.endpoint
-        self._session = make_boto3_session(credentials)
-        self._clients: dict[str, Any] = {}
+        self._credentials = credentials
+        self._s3_folder = s3_folder
 
-    def submit(self, submission: Submission) -> None:
-        """Send the files, then the one request.
+    def send_code(
+        self, submission: Submission, *, show: Callable[[str], object] = show_nothing
+    ) -> None:
+        """Send the code of a job that is to be created, unless it is there.
+
+        Args:
+            submission: what to send.
+            show: gets a line from time to time that says how far it has come.
+        """
+        if not self._connection.has_object(DEFAULT_BUCKET, submission.source_key):
+            with tempfile.TemporaryDirectory() as folder:
+                archive = Path(folder) / ARCHIVE_NAME
+                pack_source(submission.source, archive, show=show)
+                progress = Progress("upload of the code", archive.stat().st_size, show=show)
+                self._send(archive, submission.source_key, progress)
+
+    def create(self, request: Mapping[str, Any]) -> None:
+        """CreateTrainingJob, with code and data that are there.
 
         Raises:
             UsageRefused: the platform, as the service would, does not accept it.
         """
-        self._require_new_name(str(submission.request["TrainingJobName"]))
-        for upload in submission.uploads:
-            self._send_folder(upload)
-        with tempfile.TemporaryDirectory() as folder:
-            archive = Path(folder) / ARCHIVE_NAME
-            pack_source(submission.source_dir, archive)
-            self._send(archive, submission.source_key)
-        self._call("sagemaker", "create_training_job", **submission.request)
+        self.call("sagemaker", "CreateTrainingJob", **request)
+
+    def read_request(self, job: str) -> dict[str, Any]:
+        """What a job was created with: CreateTrainingJob's members of its description."""
+        description = self.describe(job)
+        session = _import("botocore.session").Session()
+        model = session.get_service_model("sagemaker")
+        known = model.operation_model("CreateTrainingJob").input_shape.members
+        request = {name: value for name, value in description.items() if name in known}
+        answer = self.call("sagemaker", "ListTags", ResourceArn=description["TrainingJobArn"])
+        return {**request, **({"Tags": answer["Tags"]} if answer.get("Tags") else {})}
 
     def describe(self, job: str) -> dict[str, Any]:
         """DescribeTrainingJob.
 
         Raises:
-            UsageRefused: there is no such job.
+            UsageRefused: there is no such job; names the nearest.
         """
-        return self._call("sagemaker", "describe_training_job", TrainingJobName=job)
+        try:
+            return self.call("sagemaker", "DescribeTrainingJob", TrainingJobName=job)
+        except UsageRefused as error:
+            raise self._unknown_job(job) from error
 
     def stop(self, job: str) -> None:
         """StopTrainingJob.
@@ -73,92 +107,155 @@ class Api:
         Raises:
             UsageRefused: there is no such job, or it has ended.
         """
-        self._call("sagemaker", "stop_training_job", TrainingJobName=job)
+        status = self.describe(job)["TrainingJobStatus"]
+        try:
+            self.call("sagemaker", "StopTrainingJob", TrainingJobName=job)
+        except UsageRefused as error:
+            raise UsageRefused(
+                f"{job} cannot be stopped: it is {status}", fix="nothing: it has ended"
+            ) from error
 
     def list_jobs(self) -> Iterator[dict[str, Any]]:
         """All jobs, the newest first."""
-        order = {"SortBy": "CreationTime", "SortOrder": "Descending"}
-        for page in self._pages("sagemaker", "list_training_jobs", **order):
+        order = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": 100}
+        for page in self.pages("sagemaker", "ListTrainingJobs", **order):
             yield from page["TrainingJobSummaries"]
 
-    def read_log(self, job: str, tokens: dict[str, str]) -> list[LogLine]:
-        """What the hosts have said since the last call.
+    def read_log(self, job: str, tokens: dict[str, str]) -> Iterator[LogLine]:
+        """What the hosts have said since the last call; a log may be larger than the memory.
 
         Args:
             job: The job's name.
-            tokens: Stream → where to go on; kept up to date here, empty at first.
+            tokens: Stream → where to continue; kept up to date here, empty at first.
         """
+        streams = [self._read_stream(stream, tokens) for stream in self._stream_names(job)]
+        return heapq.merge(*streams, key=lambda line: line.time_ms)
+
+    def read_tail(self, job: str) -> list[LogLine]:
+        """The last lines of all hosts."""
         lines: list[LogLine] = []
         for stream in self._stream_names(job):
-            host = stream.rpartition("/")[2].rpartition("-")[0]
-            lines += self._read_stream(stream, host, tokens)
+            place = {"logGroupName": LOG_GROUP, "logStreamName": stream, "limit": _TAIL_LINES}
+            page = self.call("logs", "GetLogEvents", **place)
+            lines += [_log_line(stream, event) for event in page["events"]]
         return sorted(lines, key=lambda line: line.time_ms)
 
-    def _client(self, service: str) -> Any:  # noqa: ANN401 - boto3 has no types
-        # Made when first used: reading the model of a service takes a while.
-        if service not in self._clients:
-            self._clients[service] = self._session.client(
-                service,
-                endpoint_url=self._endpoint,
-                config=_import("botocore.config").Config(
-                    response_checksum_validation="when_required",
-                    retries={"mode": "standard", "max_attempts": 5},
-                    proxies={},
-                ),
-            )
-        return self._clients[service]
-
-    def _require_new_name(self, job: str) -> None:
-        # Before anything is sent: the code of a job that runs must not be replaced.
+    def list_objects(self, uri: str) -> Iterator[tuple[str, str, int, datetime]]:
+        """Bucket, key, size and time of all objects below a prefix; none without the bucket."""
+        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         try:
-            self.describe(job)
-        except UsageRefused:
+            for page in pages:
+                for found in page.get("Contents", []):
+                    yield bucket, found["Key"], found["Size"], found["LastModified"]
+        except self._s3.exceptions.NoSuchBucket:
             return
-        raise UsageRefused(f"there is a job {job} already", fix="choose another --name")
+
+    def delete_objects(self, keys: Iterable[str]) -> None:
+        """Remove objects that are named `bucket/key`."""
+        for name in keys:
+            bucket, _, key = name.partition("/")
+            self._s3.delete_object(Bucket=bucket, Key=key)
+
+    def delete_job(self, job: str) -> None:
+        """DeleteTrainingJob: its record and its log."""
+        self.call("sagemaker", "DeleteTrainingJob", TrainingJobName=job)
+
+    @cached_property
+    def _s3(self) -> Any:  # noqa: ANN401 - boto3 has no types
+        session = make_boto3_session(self._credentials)
+        config = _import("botocore.config").Config(proxies={})
+        return session.client("s3", endpoint_url=self._endpoint, config=config)
+
+    def _unknown_job(self, job: str) -> UsageRefused:
+        names = [each["TrainingJobName"] for each in islice(self.list_jobs(), _MOST_NAMES)]
+        near = difflib.get_close_matches(job, names, n=3, cutoff=0.5)
+        fix = "stoker status lists the jobs" if names else "submit one: stoker train SCRIPT"
+        return UsageRefused(
+            f"the platform has no job {job}",
+            fix=f"did you mean {' or '.join(near)}?" if near else fix,
+        )
 
     def _stream_names(self, job: str) -> list[str]:
         place = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": f"{job}/"}
         try:
-            pages = list(self._pages("logs", "describe_log_streams", **place))
-        except self._client("logs").exceptions.ResourceNotFoundException:
+            pages = list(self._connection.pages("logs", "DescribeLogStreams", place))
+        except Refusal as refusal:
+            if refusal.code != "ResourceNotFoundException":
+                raise _translate(refusal) from refusal
             return []  # no job has written anything yet
         return [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
 
-    def _read_stream(self, stream: str, host: str, tokens: dict[str, str]) -> Iterator[LogLine]:
+    def _read_stream(self, stream: str, tokens: dict[str, str]) -> Iterator[LogLine]:
         place = {"logGroupName": LOG_GROUP, "logStreamName": stream, "startFromHead": True}
         while True:
             token = {"nextToken": tokens[stream]} if stream in tokens else {}
-            page = self._call("logs", "get_log_events", **place, **token)
+            page = self.call("logs", "GetLogEvents", **place, **token)
             for event in page["events"]:
-                yield LogLine(host=host, time_ms=event["timestamp"], text=event["message"])
+                yield _log_line(stream, event)
             is_end = tokens.get(stream) == page["nextForwardToken"] or not page["events"]
             tokens[stream] = page["nextForwardToken"]
             if is_end:
                 return
 
-    def _send_folder(self, upload: Upload) -> None:
-        place = {"Bucket": DEFAULT_BUCKET, "Prefix": upload.prefix}
-        there = {
-            entry["Key"]: entry["Size"]
-            for page in self._pages("s3", "list_objects_v2", **place)
-            for entry in page.get("Contents", [])
+    def _send(self, file: Path, key: str, progress: Progress) -> None:
+        try:
+            self._connection.put_object(DEFAULT_BUCKET, key, file, on_bytes=progress.add)
+        except Refusal as refusal:
+            raise self._explain_disk(file) or _translate(refusal) from refusal
+        except HostError as error:
+            if disk := self._explain_disk(file):
+                raise disk from error
+            raise
+
+    def _explain_disk(self, file: Path) -> HostError | None:
+        """A full disk, which S3 does not always name; None if it is not full."""
+        free_bytes = shutil.disk_usage(self._s3_folder).free
+        size_bytes = file.stat().st_size
+        if free_bytes > size_bytes + SPARE_BYTES:
+            return None
+        return HostError(
+            f"{file} cannot be sent: the disk of {self._s3_folder} is full: it has "
+            f"{free_bytes:,} bytes free, the file has {size_bytes:,}",
+            fix="free space on that disk, or use a folder on another one: --root DIR",
+        )
+
+    def read_curve(self, job: str, metric: str) -> list[float]:
+        """Every value of a metric that a job has reported."""
+        query = {
+            "Namespace": LOG_GROUP,
+            "MetricName": metric,
+            "Dimensions": [{"Name": "TrainingJobName", "Value": job}],
+            "StartTime": 0,
+            "EndTime": 2**32,
+            "Period": 60,
+            "Statistics": ["Average"],
         }
-        for file in list_files(upload.folder):
-            key = f"{upload.prefix}{file.relative_to(upload.folder)}"
-            if there.get(key) != file.stat().st_size:
-                self._send(file, key)
+        answer = self.call("monitoring", "GetMetricStatistics", **query)
+        return [point["Average"] for point in answer["Datapoints"]]
 
-    def _send(self, file: Path, key: str) -> None:
-        with _translated_errors():
-            self._client("s3").upload_file(str(file), DEFAULT_BUCKET, key)
+    def call(self, service: str, operation: str, **parameters: object) -> dict[str, Any]:
+        """One operation of a service.
 
-    def _call(self, service: str, operation: str, **parameters: object) -> dict[str, Any]:
-        with _translated_errors():
-            return dict(getattr(self._client(service), operation)(**parameters))
+        Raises:
+            UsageRefused: the platform, as the service would, does not accept it.
+        """
+        try:
+            return self._connection.call(service, operation, parameters)
+        except Refusal as refusal:
+            raise _translate(refusal) from refusal
 
-    def _pages(self, service: str, operation: str, **parameters: object) -> Iterator[Any]:
-        with _translated_errors():
-            yield from self._client(service).get_paginator(operation).paginate(**parameters)
+    def pages(self, service: str, operation: str, **parameters: object) -> Iterator[Any]:
+        """All pages of a list."""
+        try:
+            yield from self._connection.pages(service, operation, parameters)
+        except Refusal as refusal:
+            raise _translate(refusal) from refusal
+
+
+def _log_line(stream: str, event: Mapping[str, Any]) -> LogLine:
+    host = stream.rpartition("/")[2].rpartition("-")[0]
+    return LogLine(host=host, time_ms=event["timestamp"], text=event["message"])
 
 
 def open_api(root: Root) -> Api:
@@ -167,7 +264,7 @@ def open_api(root: Root) -> Api:
     Raises:
         HostError: none runs.
     """
-    return Api(require_server(root), read_credentials(root))
+    return Api(require_server(root), read_credentials(root), root.s3_dir)
 
 
 def make_boto3_session(credentials: Credentials) -> Any:  # noqa: ANN401 - boto3 has no types
@@ -182,38 +279,23 @@ def make_boto3_session(credentials: Credentials) -> Any:  # noqa: ANN401 - boto3
     )
 
 
-@contextmanager
-def _translated_errors() -> Iterator[None]:
-    """What boto3 raises, in the words of our own errors."""
-    exceptions = _import("botocore.exceptions")
-    transfers = _import("boto3.exceptions")
-    try:
-        yield
-    except exceptions.ParamValidationError as error:
-        raise UsageRefused(str(error), fix="see the request: --dry-run prints it") from error
-    except exceptions.ClientError as error:
-        refusal = _refusal(error.response.get("Error", {}))
-        if refusal is None:
-            raise
-        raise refusal from error
-    except (exceptions.BotoCoreError, transfers.Boto3Error) as error:
-        raise HostError(
-            f"the platform does not answer: {error}",
-            fix="see `stoker local status`; `stoker local up --detach` starts it again",
-        ) from error
-
-
-def _refusal(error: Mapping[str, str]) -> HostError | None:
-    code, message = error.get("Code", "Unknown"), error.get("Message", "")
-    if code == "ResourceNotFoundException":
-        return None  # the logs' word for "nothing yet": for the caller
+def _translate(refusal: Refusal) -> HostError:
+    """What the platform answered, as one of our own errors."""
+    code, message = refusal.code, refusal.message
+    if code == "InsufficientStorage":
+        text, _, fix = message.rpartition("; ")
+        return HostError(text, fix=fix)
     if code not in _REFUSALS:
         return HostError(f"the platform failed: {code}: {message}", fix="see its server.log")
-    fix = {
+    text, has_fix, fix = message.rpartition("; fix: ")
+    if has_fix:  # the platform's own, which knows best
+        return UsageRefused(text, fix=fix)
+    fixes = {
         "ResourceInUse": "choose another --name",
+        "ResourceNotFound": "check the name: `stoker tune` printed it",
         "ResourceLimitExceeded": "wait for a job to end",
-    }.get(code, "`stoker status` lists the jobs; `stoker train --dry-run` prints the request")
-    return UsageRefused(message, fix=fix)
+    }
+    return UsageRefused(message, fix=fixes.get(code, "see the request: stoker train --dry-run"))
 
 
 def _import(name: str) -> Any:  # noqa: ANN401 - as above

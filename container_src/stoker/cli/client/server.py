@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from stoker.errors import HostError
+from stoker.machine.environment import default_root
 from stoker.machine.processes import (
     Process,
     descendants_in_session,
@@ -76,13 +78,15 @@ def require_server(root: Root) -> ServerInfo:
     """Who serves the root.
 
     Raises:
-        HostError: nobody does.
+        HostError: there is none.
     """
     server = find_server(root)
     if server is None:
+        is_default = root.folder == default_root()
+        named = "" if is_default else f" --root {shlex.quote(str(root.folder))}"
         raise HostError(
             f"no platform runs on {root.folder}",
-            fix="start it: stoker local up --detach, or name its folder: --root DIR",
+            fix=f"start it: stoker local up --detach{named}, or name its folder: --root DIR",
         )
     return server
 
@@ -119,7 +123,7 @@ def start_server(root: Root, options: ServerOptions) -> ServerInfo:
 
 
 def stop_server(root: Root) -> bool:
-    """End the server and return only when all of it is gone; jobs go on in their engine.
+    """End the server and return only when all of it is gone; jobs continue in their engine.
 
     Returns:
         Whether there was one.

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stoker.cli.client.source import ARCHIVE_NAME, Source, read_source
 from stoker.contract.code import CODE_CHANNEL
 from stoker.contract.debugger import HOOK_VARIABLE
-from stoker.platform.model.root import ACCOUNT, DEFAULT_BUCKET
+from stoker.platform.model.root import DEFAULT_BUCKET, ROLE_ARN
 
-ARCHIVE_NAME = "sourcedir.tar.gz"
-_ROLE = f"arn:aws:iam::{ACCOUNT}:role/stoker-local"
-_INSTANCE_TYPE = "ml.m5.xlarge"
-_VOLUME_GB = 30
-_DAY_SECONDS = 24 * 3600
-_LEFT_OUT = {".git", "__pycache__", ".venv", ".work", ".mypy_cache", ".pytest_cache"}
-_DIGEST_LETTERS = 16
+INSTANCE_TYPE = "ml.m5.xlarge"
+VOLUME_GB = 30
+DAY_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,84 +43,52 @@ class TrainingSpec:
     environ: Mapping[str, str] = field(default_factory=dict)
     """Variables of the job."""
 
+    tags: Mapping[str, str] = field(default_factory=dict)
     instances: int = 1
+    instance_type: str = INSTANCE_TYPE
+    volume_gb: int = VOLUME_GB
+    max_run_seconds: int = DAY_SECONDS
+    is_large_source_allowed: bool = False
     spot: str | None = None
-    """When the job is interrupted, in STOKER_SPOT's words; None: it is no spot job."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Upload:
-    """A folder of this machine and the prefix it goes to, with what tells one version apart."""
-
-    folder: Path
-    prefix: str
+    """When the job is interrupted, in STOKER_SPOT's words; None: it is not a spot job."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
-    """All that has to be done: files to send, code to pack, one request."""
+    """All that has to be done: code to pack and send, one request."""
 
-    uploads: tuple[Upload, ...]
-    source_dir: Path
+    source: Source
     source_key: str
-    """Where the packed code goes, in the default bucket."""
+    """Where the packed code goes, in the default bucket; the same code has the same place."""
 
     request: Mapping[str, Any]
-    """For CreateTrainingJob, as it is."""
+    """For CreateTrainingJob or CreateHyperParameterTuningJob, as it is."""
 
 
 def make_submission(spec: TrainingSpec) -> Submission:
     """What `stoker train` would send; folders are looked at, nothing is written."""
-    source_prefix = f"{spec.name}/source/"
-    uploads = {
-        name: Upload(folder=place, prefix=f"stoker/inputs/{name}-{fingerprint(place)}/")
-        for name, place in spec.channels.items()
-        if isinstance(place, Path)
-    }
+    source = read_source(
+        spec.source_dir, spec.entry_point, is_large_allowed=spec.is_large_source_allowed
+    )
+    source_prefix = f"stoker/code/{source.digest}/"
+    # The platform reads folders of its own machine where they are: nothing is sent or stored.
     addresses = {
-        name: _address(uploads[name].prefix) if name in uploads else str(place)
+        name: place.as_uri() if isinstance(place, Path) else place
         for name, place in spec.channels.items()
     }
     # The code travels as a channel: no AWS library is needed in the container to fetch it.
     addresses[CODE_CHANNEL] = _address(source_prefix)
     return Submission(
-        uploads=tuple(uploads.values()),
-        source_dir=spec.source_dir,
+        source=source,
         source_key=f"{source_prefix}{ARCHIVE_NAME}",
         request=_request(spec, addresses),
     )
 
 
-def fingerprint(folder: Path) -> str:
-    """Names, sizes and times of all files: the same folder is sent once, a changed one anew."""
-    digest = hashlib.sha256()
-    for file in list_files(folder):
-        state = file.stat()
-        name = file.relative_to(folder)
-        digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
-    return digest.hexdigest()[:_DIGEST_LETTERS]
-
-
-def list_files(folder: Path) -> Iterator[Path]:
-    """All ordinary files below a folder, links followed, in an order that does not change."""
-    return (file for file in sorted(folder.rglob("*")) if file.is_file())
-
-
-def pack_source(folder: Path, target: Path) -> None:
-    """The code as one archive, without what no job needs."""
-
-    def kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        return None if _LEFT_OUT & set(member.name.split("/")) else member
-
-    with tarfile.open(target, "w:gz", compresslevel=3) as archive:
-        for entry in sorted(folder.iterdir()):
-            archive.add(entry, arcname=entry.name, filter=kept)
-
-
 def _request(spec: TrainingSpec, addresses: Mapping[str, str]) -> dict[str, Any]:
     request: dict[str, Any] = {
         "TrainingJobName": spec.name,
-        "RoleArn": _ROLE,
+        "RoleArn": ROLE_ARN,
         "AlgorithmSpecification": {
             "TrainingImage": spec.image,
             "TrainingInputMode": "File",
@@ -137,12 +100,14 @@ def _request(spec: TrainingSpec, addresses: Mapping[str, str]) -> dict[str, Any]
         # Without it nothing of TensorBoard's reaches S3, and `stoker tensorboard JOB` has nothing.
         "TensorBoardOutputConfig": {"S3OutputPath": f"s3://{DEFAULT_BUCKET}"},
         "ResourceConfig": {
-            "InstanceType": _INSTANCE_TYPE,
+            "InstanceType": spec.instance_type,
             "InstanceCount": spec.instances,
-            "VolumeSizeInGB": _VOLUME_GB,
+            "VolumeSizeInGB": spec.volume_gb,
         },
-        "StoppingCondition": {"MaxRuntimeInSeconds": _DAY_SECONDS},
+        "StoppingCondition": {"MaxRuntimeInSeconds": spec.max_run_seconds},
     }
+    if spec.tags:
+        request["Tags"] = [{"Key": key, "Value": text} for key, text in spec.tags.items()]
     return {**request, **_environment_part(spec), **(_spot_part(spec) if spec.spot else {})}
 
 
@@ -156,7 +121,9 @@ def _environment_part(spec: TrainingSpec) -> dict[str, Any]:
 
 
 def _spot_part(spec: TrainingSpec) -> dict[str, Any]:
-    stopping = {"MaxRuntimeInSeconds": _DAY_SECONDS, "MaxWaitTimeInSeconds": 2 * _DAY_SECONDS}
+    run_seconds = spec.max_run_seconds
+    wait_seconds = max(2 * DAY_SECONDS, run_seconds)
+    stopping = {"MaxRuntimeInSeconds": run_seconds, "MaxWaitTimeInSeconds": wait_seconds}
     return {
         "EnableManagedSpotTraining": True,
         "StoppingCondition": stopping,

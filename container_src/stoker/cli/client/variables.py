@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
+import stoker
 from stoker.platform.model.root import REGION, Credentials, Root, ServerInfo
 
 Shell = Literal["sh", "fish", "json"]
@@ -22,6 +25,7 @@ _CONFLICTING = (
     "AWS_USE_FIPS_ENDPOINT",
 )
 _PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
+_PYTHON_START = str(Path(stoker.__file__).parent / "notebook/python_start")
 _LOOPBACK = ("127.0.0.1", "localhost")
 
 
@@ -43,11 +47,16 @@ def make_variables(
         "AWS_DEFAULT_REGION": REGION,
         "AWS_REGION": REGION,
         "AWS_EC2_METADATA_DISABLED": "true",
-        # rclone sends the checksum of a whole object with a part of it, too.
-        "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+        # Plain MLflow clients give a password, those of an ARN sign their requests.
+        "MLFLOW_TRACKING_URI": server.endpoint,
+        "MLFLOW_TRACKING_USERNAME": credentials.access_key,
+        "MLFLOW_TRACKING_PASSWORD": credentials.secret_key,
+        "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": server.endpoint,
+        "PYTHONPATH": _python_path(environ),
         "PYTHONUNBUFFERED": "1",
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
         "SAGEMAKER_USER_CONFIG_OVERRIDE": str(root.sdk_config_file),
+        "STOKER_NOTEBOOK_METADATA": str(root.notebook_metadata_file),
         **_no_proxy(environ),
     }
 
@@ -73,6 +82,12 @@ def render_variables(variables: Mapping[str, str], *, removed: Sequence[str], sh
         lines = [f"unset {name}" for name in removed]
         lines += [f"export {name}={shlex.quote(text)}" for name, text in variables.items()]
     return "\n".join(lines)
+
+
+def _python_path(environ: Mapping[str, str]) -> str:
+    """With the folder first whose sitecustomize lets `get_execution_role()` find the platform."""
+    stated = [folder for folder in environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    return os.pathsep.join([_PYTHON_START, *(f for f in stated if f != _PYTHON_START)])
 
 
 def _no_proxy(environ: Mapping[str, str]) -> dict[str, str]:

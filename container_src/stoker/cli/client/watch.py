@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from stoker.bus.metric_line import read_line
 from stoker.cli.client.sagemaker import LogLine
 
 _STEP_SECONDS = 0.4
+_FIRST_STEP_SECONDS, _HASTE_SECONDS = 0.1, 10.0
 _FINAL = ("Completed", "Failed", "Stopped")
+_TRANSFERS = ("Downloading", "Uploading")
 
 
 class Watched(Protocol):
@@ -22,7 +25,7 @@ class Watched(Protocol):
     def describe(self, job: str) -> dict[str, Any]:
         """DescribeTrainingJob."""
 
-    def read_log(self, job: str, tokens: dict[str, str]) -> list[LogLine]:
+    def read_log(self, job: str, tokens: dict[str, str]) -> Iterable[LogLine]:
         """The lines since the last call."""
 
 
@@ -35,12 +38,15 @@ class Transition:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
-    """Where the job stands now."""
+class CurrentStatus:
+    """Where the job is now."""
 
     status: str
     seconds: float
     """Since it was created."""
+
+    transfer: str = ""
+    """How far the platform's copying of input or artifacts has come; empty if it says nothing."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The newest value of each."""
@@ -53,7 +59,7 @@ class Ended:
     description: Mapping[str, Any]
 
 
-Event = LogLine | Transition | Progress | Ended
+Event = LogLine | Transition | CurrentStatus | Ended
 
 
 def watch(
@@ -67,6 +73,7 @@ def watch(
         wait: Called between two looks, with seconds.
     """
     tokens: dict[str, str] = {}
+    began = time.monotonic()
     seen = 0
     metrics: dict[str, float] = {}
     while True:
@@ -85,12 +92,14 @@ def watch(
         if is_final(description):
             yield Ended(description=description)
             return
-        yield Progress(
+        yield CurrentStatus(
             status=description["SecondaryStatus"],
-            seconds=_age_seconds(description),
+            seconds=age_seconds(description),
+            transfer=read_transfer(description),
             metrics=dict(metrics),
         )
-        wait(_STEP_SECONDS)
+        # Quick at first: the user waits for the first line; a long job needs no such haste.
+        wait(_STEP_SECONDS if time.monotonic() - began > _HASTE_SECONDS else _FIRST_STEP_SECONDS)
 
 
 def is_final(description: Mapping[str, Any]) -> bool:
@@ -99,8 +108,8 @@ def is_final(description: Mapping[str, Any]) -> bool:
 
 
 def read_metrics(description: Mapping[str, Any], line: str) -> dict[str, float]:
-    """The values that the job's own metric definitions find in a line."""
-    found: dict[str, float] = {}
+    """The values that the job's metric definitions find in a line, and those of `job.log`."""
+    found = read_line(line)
     definitions = description.get("AlgorithmSpecification", {}).get("MetricDefinitions", [])
     for definition in definitions:
         with suppress(re.error, IndexError, TypeError, ValueError):  # no regex, group or number
@@ -109,6 +118,16 @@ def read_metrics(description: Mapping[str, Any], line: str) -> dict[str, float]:
     return found
 
 
-def _age_seconds(description: Mapping[str, Any]) -> float:
-    created: datetime = description["CreationTime"]
-    return (datetime.now(UTC) - created).total_seconds()
+def read_transfer(description: Mapping[str, Any]) -> str:
+    """How far the platform's copying of input or artifacts has come; empty if it says nothing."""
+    transitions = description.get("SecondaryStatusTransitions") or [{}]
+    message = str(transitions[-1].get("StatusMessage", ""))
+    return message.partition(": ")[2] if description["SecondaryStatus"] in _TRANSFERS else ""
+
+
+def age_seconds(description: Mapping[str, Any]) -> float:
+    """How long ago the job was created; how long it took, if it has ended."""
+    last = (description.get("SecondaryStatusTransitions") or [{}])[-1]
+    now = datetime.now(UTC)
+    ended = last.get("EndTime", now) if is_final(description) else now
+    return float((ended - description["CreationTime"]).total_seconds())

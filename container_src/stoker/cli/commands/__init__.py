@@ -1,1 +1,1 @@
-"""One module per verb of `stoker`; each has `add_parser(subparsers)` and `run(args) -> int`."""
+"""What each verb of `stoker` does, one module per verb; loaded when the verb is used."""

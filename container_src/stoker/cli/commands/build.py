@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import getproxies
 
 from stoker import __version__
-from stoker.machine.base_image import BasePlan, plan_base, provide_base
+from stoker.bus.progress import Progress
+from stoker.machine.base_image import BasePlan, plan_base, provide_base, read_digest
 from stoker.machine.docker import (
     Builder,
     find_builder,
@@ -29,8 +31,7 @@ from stoker.machine.pip_settings import (
     serve_folders,
 )
 from stoker.machine.repository import find_repository, read_revision, read_source_url
-
-FLAVORS = ("cpu", "cuda")
+from stoker.machine.units import show_elapsed, show_size
 
 # What a failed build prints, and what to do about it.
 _HINTS = (
@@ -78,21 +79,6 @@ class BuildPlan:
     """NAME=VALUE."""
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser("build", help="make the training image")
-    parser.add_argument("--flavor", choices=FLAVORS, default="cpu")
-    parser.add_argument("--base-image", metavar="IMG", help="Debian 12 image to build on")
-    parser.add_argument("--tag", metavar="T", help="name of the image (default stoker:FLAVOR)")
-    parser.add_argument("--context", metavar="DIR", type=Path, help="the checkout of Stoker")
-    parser.add_argument("--created", metavar="TIME", help="creation date for the OCI label")
-    parser.add_argument(
-        "--compiler", action="store_true", help="keep g++ and headers for torch.compile"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
-    parser.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Make the plan; print it or carry it out."""
     plan = plan_build(args)
@@ -127,8 +113,8 @@ def plan_build(args: argparse.Namespace) -> BuildPlan:
     )
 
 
-def make_command(plan: BuildPlan, *, base: str, secrets: Path) -> list[str]:
-    """The build command; `secrets` is the folder that holds pip.conf."""
+def make_command(plan: BuildPlan, *, base: str, digest: str, secrets: Path) -> list[str]:
+    """The build command: on `base` with that digest; `secrets` is the folder of pip.conf."""
     dockerfile = str(plan.context / "docker/Dockerfile")
     command = [*plan.builder.argv, "--progress=plain", "--file", dockerfile]
     command += ["--target", plan.flavor, "--tag", plan.tag]
@@ -136,7 +122,8 @@ def make_command(plan: BuildPlan, *, base: str, secrets: Path) -> list[str]:
     command += ["--network=host"] if plan.pip.folders else []
     for value in (f"BASE_IMAGE={base}", *plan.build_args):
         command += ["--build-arg", value]
-    for value in plan.labels:
+    base_digest = (f"org.opencontainers.image.base.digest={digest}",) if digest else ()
+    for value in (*plan.labels, *base_digest):
         command += ["--label", value]
     command += ["--secret", f"id=pipconf,src={secrets / 'pip.conf'}"]
     if plan.pip.ca_bundle:
@@ -155,7 +142,8 @@ def render(plan: BuildPlan) -> str:
     lines += [f"build: serving wheels of {folder} to the build" for folder in pip.folders]
     lines += [f"build: left out, a build cannot see it: {url}" for url in pip.left_out]
     lines += [f"build: certificates of {pip.ca_bundle}, as a secret"] if pip.ca_bundle else []
-    command = make_command(plan, base=plan.base.image, secrets=Path("SECRETS"))
+    base = plan.base.image
+    command = make_command(plan, base=base, digest=read_digest(base), secrets=Path("SECRETS"))
     steps = [step for step in (plan.base.pull, command) if step]
     return "\n".join([*lines, *(f"$ {shlex.join(step)}" for step in steps)])
 
@@ -175,7 +163,9 @@ def carry_out(plan: BuildPlan) -> None:
         conf = Path(secrets, "pip.conf")
         conf.touch(mode=0o600)
         conf.write_text(make_pip_conf(plan.pip, served=served))
-        finished = run_live(make_command(plan, base=base, secrets=Path(secrets)))
+        digest = read_digest(base)
+        command = make_command(plan, base=base, digest=digest, secrets=Path(secrets))
+        finished = run_live(command, describe=BuildStatus().describe)
     if finished.code != 0:
         raise BuildFailed(
             f"{plan.tag} was not built: the builder ended with {finished.code}",
@@ -183,7 +173,48 @@ def carry_out(plan: BuildPlan) -> None:
         )
     size_bytes = image_size_bytes(find_client(), plan.tag) or 0
     seconds = time.monotonic() - started
-    print(f"build: {plan.tag} is ready: {size_bytes / 1e9:.2f} GB, {seconds:.0f} s")
+    print(f"build: {plan.tag} is ready: {show_size(size_bytes)}, {show_elapsed(seconds)}")
+
+
+_STEP = re.compile(r"#\d+ (\[.+|exporting .+|sending .+)")
+_TRANSFER = re.compile(
+    r"#\d+ (sha256:\w{12}|transferring \w+)\S* ([\d.]+)([kMG]?)B(?: / ([\d.]+)([kMG]?)B)?"
+)
+_UNITS = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}
+_LONGEST_STEP = 50
+
+
+class BuildStatus:
+    """What BuildKit is doing, from its plain output: step, time, and bytes if it copies."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._step = "starting"
+        self._transfer = ""
+        self._progress: dict[str, tuple[Progress, int]] = {}
+
+    def describe(self, line: str) -> str:
+        """The line at the bottom after another line of output, or after a second without one."""
+        if found := _STEP.match(line):
+            self._step, self._began, self._transfer = found[1][:_LONGEST_STEP], self._clock(), ""
+        elif found := _TRANSFER.match(line):
+            self._count(found[1], *(found[group] or "" for group in range(2, 6)))
+        parts = [f"» {self._step}", show_elapsed(self._clock() - self._began), self._transfer]
+        return ", ".join(part for part in parts if part)
+
+    def _count(self, what: str, done: str, unit: str, total: str, total_unit: str) -> None:
+        done_bytes = round(float(done) * _UNITS[unit])
+        if what not in self._progress:
+            total_bytes = round(float(total or 0) * _UNITS[total_unit])
+            progress = Progress(what, total_bytes, show=self._show, clock=self._clock)
+            self._progress[what] = (progress, 0)
+        progress, before_bytes = self._progress[what]
+        self._progress[what] = (progress, done_bytes)
+        progress.add(done_bytes - before_bytes)
+
+    def _show(self, line: str) -> None:
+        self._transfer = line
 
 
 def make_hint(tail: str) -> str:

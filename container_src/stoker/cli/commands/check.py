@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from stoker.conformance.check import Check
 from stoker.conformance.checks import all_checks
@@ -14,23 +13,6 @@ from stoker.conformance.runner import Result, make_tasks, run_checks
 from stoker.machine.docker import ask, find_client, image_present, require_engine
 from stoker.machine.failures import ImageMissing, UsageRefused
 from stoker.machine.page import write_page
-
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser("check", help="does an image keep SageMaker's contract?")
-    parser.add_argument("images", nargs="+", metavar="IMAGE")
-    parser.add_argument("--only", metavar="N,M", type=_numbers, help="these checks alone")
-    parser.add_argument("--skip", metavar="N,M", type=_numbers, default=set())
-    parser.add_argument("--jobs", type=_jobs, default=2, help="how many side by side (2)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--junit", metavar="FILE", type=Path)
-    parser.add_argument("--html", metavar="FILE", type=Path, help="a page, images side by side")
-    parser.add_argument(
-        "--full", action="store_true", help="try grace times in full (100 s each), not in part"
-    )
-    parser.add_argument("--keep", action="store_true", help="leave the containers for a look")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -96,14 +78,3 @@ def _report(args: argparse.Namespace, images: list[str], results: list[Result]) 
         write_junit(args.junit, results)
     if args.html:
         write_page(args.html, render_page(images, results))
-
-
-def _numbers(text: str) -> set[int]:
-    return {int(part) for part in text.split(",") if part.strip()}
-
-
-def _jobs(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 64:
-        raise argparse.ArgumentTypeError("from 1 to 64")
-    return number

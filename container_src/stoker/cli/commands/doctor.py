@@ -7,22 +7,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from stoker.cli.client.root_option import add_root_option, root_folder
+from stoker.cli.client.root_folder import root_folder
 from stoker.cli.doctor.examination import examine
 from stoker.cli.doctor.finding import Finding, Machine
 from stoker.machine.environment import read_environment
 from stoker.machine.terminal import make_table
 
 _MARKS = {"ok": "ok", "warning": "!", "problem": "✗"}
-
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser("doctor", help="look for what would stop a job here")
-    parser.add_argument("--image", default="stoker:cpu", metavar="IMG")
-    parser.add_argument("--json", action="store_true")
-    add_root_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

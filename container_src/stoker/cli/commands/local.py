@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 
-from stoker.cli.client.root_option import add_root_option, command_line, root_folder
+from stoker.cli.client.pruning import plan_pruning
+from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.server import (
     ServerOptions,
@@ -24,33 +28,13 @@ from stoker.cli.client.watch import is_final
 from stoker.errors import HostError
 from stoker.machine.environment import read_environment
 from stoker.machine.failures import UsageRefused
-from stoker.machine.terminal import make_duration, make_table
+from stoker.machine.terminal import make_table
+from stoker.machine.units import read_seconds, show_elapsed, show_size
 from stoker.platform.model.root import Root, ServerInfo, open_root, read_credentials
 
 _STEP_SECONDS = 0.05
 _NOT_RUNNING = 1
-
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser("local", help="the platform of this machine: up, down, env")
-    verbs = parser.add_subparsers(metavar="up|status|env|down", required=True)
-    up = verbs.add_parser("up", help="start it; in the foreground unless --detach")
-    up.add_argument("--port", type=_port, default=0, help="of the API (default: one that is free)")
-    up.add_argument("--engine", choices=("auto", "docker", "process"), default="auto")
-    up.add_argument("--slots", type=_at_least_one, help="how many jobs run side by side")
-    up.add_argument("--detach", action="store_true", help="return when it is ready")
-    up.set_defaults(run=run_up)
-    status = verbs.add_parser("status", help="where it is and what it does; 1 if it is not up")
-    status.add_argument("--json", action="store_true")
-    status.set_defaults(run=run_status)
-    env = verbs.add_parser("env", help="print what a shell needs: eval $(stoker local env)")
-    env.add_argument("--shell", choices=("sh", "fish", "json"), default="sh")
-    env.set_defaults(run=run_env)
-    down = verbs.add_parser("down", help="end it; returns when all of it is gone")
-    down.set_defaults(run=run_down)
-    for verb in (up, status, env, down):
-        add_root_option(verb)
+_BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system
 
 
 def run_up(args: argparse.Namespace) -> int:
@@ -92,6 +76,26 @@ def run_env(args: argparse.Namespace) -> int:
     environ = read_environment()
     variables = make_variables(root, server, read_credentials(root), environ)
     print(render_variables(variables, removed=find_conflicts(environ), shell=args.shell))
+    return 0
+
+
+def run_prune(args: argparse.Namespace) -> int:
+    """Remove ended jobs, and code that no job uses."""
+    # --keep alone says enough: everything beyond it goes.
+    older = args.older or ("0s" if args.keep else "7d")
+    api = open_api(Root(root_folder(args)))
+    removals = plan_pruning(api, keep=max(0, args.keep), older_seconds=read_seconds(older))
+    rows = [[f"  {each.job or 'unused code'}", show_size(each.size_bytes)] for each in removals]
+    print(*make_table(rows), sep="\n", end="\n" if rows else "")
+    if not args.dry_run:
+        for removal in removals:
+            api.delete_objects(removal.keys)
+            if removal.job:
+                api.delete_job(removal.job)
+    freed = show_size(sum(each.size_bytes for each in removals))
+    count = sum(bool(each.job) for each in removals)
+    verb = "would be removed" if args.dry_run else "removed"
+    print(f"local: {count} job{'s' * (count != 1)} {verb}, {freed} of objects")
     return 0
 
 
@@ -158,10 +162,24 @@ def _status(root: Root, server: ServerInfo | None) -> dict[str, object]:
         "engine": server.engine,
         "reason": server.reason,
         "pid": server.pid,
-        "since": make_duration(time.time() - server.started),
+        "since": show_elapsed(time.time() - server.started),
         "jobs": ", ".join(_running_jobs(root)) or "none running",
+        "objects": show_size(_measure(root.s3_dir)),
+        "logs": show_size(_measure(root.logs_dir)),
+        "working": show_size(_measure(root.jobs_dir)),
+        "kept": show_size(_measure(root.kept)),
         "log": str(root.server_log),
     }
+
+
+def _measure(folder: Path) -> int:
+    """The bytes that its files take; what vanishes meanwhile counts nothing."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_blocks * _BLOCK_BYTES
+    return total
 
 
 def _running_jobs(root: Root) -> list[str]:
@@ -174,17 +192,3 @@ def _running_jobs(root: Root) -> list[str]:
 
 def _up(args: argparse.Namespace) -> str:
     return command_line(args, "local", "up", "--detach")
-
-
-def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 2**16:
-        raise argparse.ArgumentTypeError("0 to 65535")
-    return number
-
-
-def _at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return number

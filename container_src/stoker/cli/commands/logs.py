@@ -8,20 +8,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from stoker.cli.client.display import render_line
-from stoker.cli.client.root_option import add_root_option, root_folder
+from stoker.cli.client.root_folder import root_folder
 from stoker.cli.client.sagemaker import Api, LogLine, open_api
 from stoker.cli.client.watch import watch
 from stoker.platform.model.root import Root
-
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser("logs", help="print the log of a job on the local platform")
-    parser.add_argument("job")
-    parser.add_argument("--follow", action="store_true", help="go on until the job has ended")
-    parser.add_argument("--json", action="store_true", help="one object per line")
-    add_root_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,5 +27,5 @@ def run(args: argparse.Namespace) -> int:
 
 def _lines(api: Api, job: str, *, follow: bool) -> Iterator[LogLine]:
     if not follow:
-        return iter(api.read_log(job, {}))
+        return api.read_log(job, {})
     return (event for event in watch(api, job) if isinstance(event, LogLine))

@@ -7,29 +7,10 @@ import json
 import sys
 from pathlib import Path
 
-from stoker.contract.paths import LAPTOP_ROOT
+from stoker.bus.metric_line import LONGEST_REGEX, MOST_DEFINITIONS, make_definitions
+from stoker.cli.arguments.metric_definitions import LAPTOP_FILE
 from stoker.machine.failures import UsageRefused
 from stoker.metrics.jsonl import read_metrics
-from stoker.metrics.lines import LONGEST_REGEX, MOST_DEFINITIONS, make_definitions
-
-_LAPTOP_FILE = Path(LAPTOP_ROOT, "output/data/stoker/metrics.jsonl")
-
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser(
-        "metric-definitions", help="regexes for the metrics that a script logs"
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="as in job.log: train/loss")
-    parser.add_argument(
-        "--from",
-        dest="file",
-        metavar="FILE",
-        type=Path,
-        help=f"take the names of a metrics.jsonl (default {_LAPTOP_FILE}, if it is there)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the API's form")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,18 +42,18 @@ def read_names(file: Path | None) -> list[str]:
     """
     try:
         names = dict.fromkeys(
-            n for _, metrics in read_metrics(file or _LAPTOP_FILE) for n in metrics
+            n for _, metrics in read_metrics(file or LAPTOP_FILE) for n in metrics
         )
     except OSError as error:
         raise UsageRefused(
-            f"{file or _LAPTOP_FILE} cannot be read: {error.strerror}"
+            f"{file or LAPTOP_FILE} cannot be read: {error.strerror}"
             if file
             else "which metrics?",
             fix="name them: `stoker metric-definitions train/loss val/accuracy`; "
             "or run the script once here and give --from metrics.jsonl",
         ) from None
     if not names:
-        raise UsageRefused(f"{file or _LAPTOP_FILE} names no metrics", fix="log one with job.log")
+        raise UsageRefused(f"{file or LAPTOP_FILE} names no metrics", fix="log one with job.log")
     return list(names)
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker import __version__
-from stoker.cli.commands.build import FLAVORS
 from stoker.machine import aws
 from stoker.machine.docker import (
     Finished,
@@ -55,18 +54,6 @@ class PushPlan:
     def target(self) -> str:
         """The full name of the image in the registry."""
         return f"{self.registry}/{self.repository}:{self.tag}"
-
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser("push", help="put an image into ECR under an immutable tag")
-    parser.add_argument("--flavor", choices=FLAVORS, default="cpu")
-    parser.add_argument("--image", metavar="IMG", help="local image (default stoker:FLAVOR)")
-    parser.add_argument("--repository", metavar="NAME", required=True, help="in ECR, or its URI")
-    parser.add_argument("--region", metavar="R", help="AWS region (default: as configured)")
-    parser.add_argument("--context", metavar="DIR", type=Path, help="the checkout of Stoker")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands and stop")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`stoker simulate-spot`: how often to save, and what a job costs when machines are taken away."""
+"""`stoker simulate-spot`: how often to save, and what a job costs with interruptions."""
 
 from __future__ import annotations
 
@@ -13,45 +13,13 @@ from stoker.cli.spot.report import BLOCKS, PLAIN_BLOCKS, Prices, Report, make_js
 from stoker.cli.spot.simulation import Stays, Work, exponential_stays, forecast, trace_stays
 from stoker.cli.spot.young_daly import daly_interval
 from stoker.machine.docker import ask
-from stoker.machine.durations import read_seconds, show_seconds
 from stoker.machine.failures import UsageRefused
+from stoker.machine.units import read_seconds, show_seconds
 from stoker.platform.jobs.spot_trace import read_trace
 
 _AUTO_FACTORS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16)
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _RENDER_SECONDS = 120
-
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser(
-        "simulate-spot", help="how often to save, and what spot machines cost a job"
-    )
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--trace", metavar="FILE", type=Path, help="recorded interruptions")
-    source.add_argument(
-        "--mean-time-between", metavar="HOURS", type=float, help="interruptions without memory"
-    )
-    parser.add_argument("--step-time", metavar="SECONDS", required=True, help="of one step")
-    parser.add_argument("--steps", metavar="N", type=int, required=True)
-    parser.add_argument(
-        "--save-cost", metavar="SECONDS", required=True, help="what one save costs the loop"
-    )
-    parser.add_argument(
-        "--restart-cost", metavar="SECONDS", default="3m", help="start to first step (3m)"
-    )
-    parser.add_argument(
-        "--mean-downtime", metavar="HOURS", type=float, default=0.4, help="until the next (0.4)"
-    )
-    parser.add_argument("--instances", metavar="N", type=int, default=1, help="of a trace (1)")
-    parser.add_argument("--price", type=float, help="of a spot machine for an hour")
-    parser.add_argument("--on-demand-price", type=float, help="to compare with")
-    parser.add_argument("--intervals", metavar="30s,1m,…", default="auto", help="to try (auto)")
-    parser.add_argument("--runs", type=int, default=2000, help="simulated trainings (2000)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--plot", metavar="FILE.svg|.png", type=Path, help="draw a picture, too")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -59,23 +59,6 @@ class InstallPlan:
     """The version that is there now."""
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser("smdebug", help="smdebug on today's Python, NumPy, protobuf")
-    verbs = parser.add_subparsers(metavar="install", required=True)
-    install = verbs.add_parser("install", help=f"fetch {UPSTREAM}, mend it and install {VERSION}")
-    where = install.add_mutually_exclusive_group()
-    where.add_argument("--python", metavar="PATH", help="of this environment (default: ours)")
-    where.add_argument(
-        "--target", metavar="DIR", type=Path, help="into a folder, without what it depends on"
-    )
-    install.add_argument(
-        "--wheel", metavar="FILE", type=Path, help=f"the published wheel of smdebug {UPSTREAM}"
-    )
-    install.add_argument("--dry-run", action="store_true", help="print the plan and stop")
-    install.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Make the plan; print it or carry it out."""
     plan = plan_install(args)

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from stoker.cli.client.display import render_summary, show
-from stoker.cli.client.root_option import add_root_option, root_folder
+from stoker.cli.client.display import (
+    last_metrics,
+    render_running,
+    render_summary,
+    show,
+    stop_reason,
+    without_traceback,
+)
+from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import Api, open_api
-from stoker.cli.client.watch import Ended, Progress, watch
+from stoker.cli.client.watch import CurrentStatus, Ended, age_seconds, is_final, watch
 from stoker.machine.terminal import Terminal, make_table
+from stoker.machine.units import show_elapsed
 from stoker.platform.model.root import Root
 
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser("status", help="jobs on the local platform, or one of them")
-    parser.add_argument("job", nargs="?", help="all of them when left out")
-    parser.add_argument("--follow", action="store_true", help="wait until the job has ended")
-    parser.add_argument("--json", action="store_true")
-    add_root_option(parser)
-    parser.set_defaults(run=run)
+_HEADER = ["JOB", "STATUS", "CREATED", "DURATION", "METRIC", "REASON"]
+_SHOWN_JOBS = 50
+_LONGEST_REASON = 100
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,35 +35,60 @@ def run(args: argparse.Namespace) -> int:
     root = Root(root_folder(args))
     api = open_api(root)
     if args.job is None:
-        _print_all(api, as_json=args.json)
+        _print_all(api, args)
         return 0
     if args.follow:
-        events = (e for e in watch(api, args.job) if isinstance(e, Progress | Ended))
+        events = (e for e in watch(api, args.job) if isinstance(e, CurrentStatus | Ended))
         show(events, Terminal(), hosts=1)
     description = api.describe(args.job)
     if args.json:
-        print(_to_json(description))
-    else:
+        print(to_json(description))
+    elif is_final(description):
         print(*render_summary(description, root), sep="\n")
+    else:
+        print(*render_running(description, api.read_tail(args.job)), sep="\n")
     return 0
 
 
-def _print_all(api: Api, *, as_json: bool) -> None:
-    jobs = list(api.list_jobs())
-    if as_json:
-        print(_to_json(jobs))
-        return
-    rows = [_row(job) for job in jobs]
-    print(*make_table([["JOB", "STATUS", "CREATED"], *rows]), sep="\n")
-
-
-def _row(job: Mapping[str, Any]) -> list[str]:
-    created: datetime = job["CreationTime"]
-    when = created.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    return [job["TrainingJobName"], job["TrainingJobStatus"], when]
-
-
-def _to_json(value: object) -> str:
+def to_json(value: object) -> str:
+    """An answer of the API, without what only its client needs."""
     if isinstance(value, dict):
         value = {name: part for name, part in value.items() if name != "ResponseMetadata"}
     return json.dumps(value, indent=1, default=datetime.isoformat)
+
+
+def _print_all(api: Api, args: argparse.Namespace) -> None:
+    jobs = list(api.list_jobs())
+    if args.json:
+        print(to_json(jobs))
+        return
+    shown = jobs if args.all else jobs[:_SHOWN_JOBS]
+    rows = [_row(api, job["TrainingJobName"]) for job in shown]
+    lines = make_table([_HEADER, *rows], right=(3,))
+    if sys.stdout.isatty():  # else a long reason would break the table
+        lines = [line[: shutil.get_terminal_size().columns] for line in lines]
+    print(*lines, sep="\n")
+    if left := len(jobs) - len(shown):
+        print(f"and {left} older ones: {command_line(args, 'status', '--all')}")
+
+
+def _row(api: Api, name: str) -> list[str]:
+    job = api.describe(name)
+    when = job["CreationTime"].astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    status = job["TrainingJobStatus"] if is_final(job) else job["SecondaryStatus"]
+    reason = without_traceback(job.get("FailureReason", "")) or stop_reason(job)
+    one_line = " ".join(reason.split())[:_LONGEST_REASON]
+    return [name, status, when, show_elapsed(age_seconds(job)), _main_metric(api, job), one_line]
+
+
+def _main_metric(api: Api, job: Mapping[str, Any]) -> str:
+    """The first of the job's metric definitions, else of what `job.log` has logged."""
+    if is_final(job):
+        final = job.get("FinalMetricDataList", [])
+        metrics = {each["MetricName"]: each["Value"] for each in final}
+    else:
+        metrics = last_metrics(job, api.read_tail(job["TrainingJobName"]))
+    defined = job["AlgorithmSpecification"].get("MetricDefinitions", [])
+    names = [*(each["Name"] for each in defined), *metrics]
+    found = next((name for name in names if name in metrics), None)
+    return f"{found} {metrics[found]:g}" if found else ""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
-from stoker.cli.client.root_option import add_root_option, root_folder
+from stoker.cli.client.root_folder import root_folder
 from stoker.cli.tensorboard.platform import find_platform
 from stoker.cli.tensorboard.program import (
     check_modules,
@@ -21,25 +22,16 @@ from stoker.cli.tensorboard.sagemaker import describe_job
 from stoker.cli.tensorboard.source import Source, find_source
 from stoker.machine.environment import read_environment
 from stoker.machine.failures import UsageRefused
+from stoker.platform.model.root import Root
 
-
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser(
-        "tensorboard", help="show the curves and profiler traces of a job, live"
-    )
-    parser.add_argument("what", metavar="JOB|s3://…|DIR")
-    parser.add_argument("--port", type=int, metavar="N", help="default: from 6006 on, 0: any")
-    parser.add_argument("--dry-run", action="store_true", help="print the command and stop")
-    add_root_option(parser)
-    parser.set_defaults(run=run)
+_SHOWN = ("*tfevents*", "*.pt.trace.json*")
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the plan; print it or become TensorBoard."""
     environ = read_environment()
     source = _find(args, environ)
-    notes = check_modules(source)
+    notes = [*check_modules(source), *_note_nothing(source, Root(root_folder(args)))]
     port = choose_port(args.port)
     command = make_command(source, port)
     print(f"tensorboard: {source.logdir}\n{render_addresses(port)}")
@@ -49,6 +41,15 @@ def run(args: argparse.Namespace) -> int:
     if not args.dry_run:
         _become(command, source, environ)
     return 0
+
+
+def _note_nothing(source: Source, root: Root) -> Iterator[str]:
+    """TensorBoard itself shows an empty page and says nothing."""
+    is_here = not source.is_on_s3 or source.variables
+    place = source.logdir.removeprefix("s3://")
+    folder = root.s3_dir / place if source.is_on_s3 else Path(place)
+    if is_here and not any(next(folder.rglob(name), None) for name in _SHOWN):
+        yield "there is nothing for TensorBoard yet; what comes is shown within half a minute"
 
 
 def _find(args: argparse.Namespace, environ: Mapping[str, str]) -> Source:

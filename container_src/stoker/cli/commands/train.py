@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 from stoker.cli.client.display import render_summary, show
-from stoker.cli.client.root_option import add_root_option, command_line, root_folder
+from stoker.cli.client.preflight import require_accepted, require_image
+from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import Api, open_api
 from stoker.cli.client.server import ServerOptions, find_server, start_server
 from stoker.cli.client.submission import make_submission
 from stoker.cli.client.training_spec import make_spec
 from stoker.cli.client.watch import Event, watch
 from stoker.cli.commands.local import require_engine_asked_for
+from stoker.cli.commands.status import to_json
+from stoker.errors import HostError
 from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import Terminal
 from stoker.platform.model.root import Root, ServerInfo, open_root
@@ -28,69 +31,113 @@ _JOB_FAILED = 1
 _INTERRUPTED = 130
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
-    parser = subparsers.add_parser("train", help="run a training script on the local platform")
-    parser.add_argument("script", type=Path, help="the entry point, such as src/train.py")
-    parser.add_argument("--source-dir", type=Path, help="folder of the code (default: script's)")
-    parser.add_argument("--channel", action="append", default=[], metavar="NAME=FOLDER|s3://…")
-    parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--metric", action="append", default=[], metavar="NAME=REGEX")
-    parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable of the job"
-    )
-    parser.add_argument("--instances", type=int, default=1, metavar="N", help="how many hosts")
-    parser.add_argument(
-        "--spot", metavar="SPEC", help="interrupt it: after=30s | every=2m,times=3 | trace=FILE"
-    )
-    parser.add_argument("--image", default="stoker:cpu", metavar="IMG")
-    parser.add_argument("--engine", choices=("auto", "docker", "process"), default="auto")
-    parser.add_argument("--name", help="of the job (default: from the script and the time)")
-    parser.add_argument("--dry-run", action="store_true", help="print the request and stop")
-    add_root_option(parser)
-    parser.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Make the request; print it or carry it out."""
-    submission = make_submission(make_spec(args))
+    spec = make_spec(args)
+    submission = make_submission(spec)
+    require_accepted(submission.request)
+    folder = root_folder(args)
+    running = find_server(Root(folder))
+    if args.dry_run or not running:  # a platform that runs looks for itself
+        require_image(spec.image, running.engine if running else args.engine)
     if args.dry_run:
         print(json.dumps(submission.request, indent=1))
         return 0
-    root = open_root(root_folder(args))
-    server = _ensure_server(root, args)
-    job = str(submission.request["TrainingJobName"])
-    print(f"train: {job}, engine: {server.engine} ({server.reason})", flush=True)
+    root = open_root(folder)
+    terminal = open_terminal(args)
+    server = ensure_server(root, args, terminal)
+    terminal.line(f"train: {spec.name}, engine: {server.engine} ({server.reason})")
+    for text in submission.source.explain():
+        terminal.line(f"  {text}")
     api = open_api(root)
-    api.submit(submission)
-    return _watch_to_the_end(api, job, root=root, args=args)
+    api.send_code(submission, show=terminal.progress)
+    terminal.status("")
+    return create_and_watch(api, submission.request, root=root, args=args, terminal=terminal)
 
 
-def _ensure_server(root: Root, args: argparse.Namespace) -> ServerInfo:
+def open_terminal(args: argparse.Namespace) -> Terminal:
+    """Where the job is shown: with --json stdout has nothing but the answer."""
+    return Terminal(sys.stderr if args.json else sys.stdout)
+
+
+def ensure_server(root: Root, args: argparse.Namespace, terminal: Terminal) -> ServerInfo:
+    """The platform's server, started if none is up."""
     server = find_server(root)
     if server is not None:
         require_engine_asked_for(server, args.engine, root)
         return server
     server = start_server(root, ServerOptions(engine=args.engine))
-    print(f"train: started the platform at {server.endpoint}, folder {root.folder}")
-    print(f"  it stays up for the next job; end it: {command_line(args, 'local', 'down')}")
+    terminal.line(f"train: started the platform at {server.endpoint}, folder {root.folder}")
+    down = command_line(args, "local", "down")
+    terminal.line(f"  it stays up for the next job; end it: {down}")
     return server
 
 
-def _watch_to_the_end(api: Api, job: str, *, root: Root, args: argparse.Namespace) -> int:
-    terminal = Terminal()
+def create_and_watch(
+    api: Api,
+    request: Mapping[str, Any],
+    *,
+    root: Root,
+    args: argparse.Namespace,
+    terminal: Terminal,
+) -> int:
+    """Create a job and watch it to its end, unless it is to be left alone (--detach).
+
+    Returns:
+        The exit code of the command.
+    """
+    job = str(request["TrainingJobName"])
+    # From here on Ctrl-C stops the job: one that comes while it is created must not leave it.
     with Interrupts() as interrupts:
+        api.create(request)
+        if args.detach and not interrupts.count:
+            terminal.line(f"train: {job} is submitted")
+            _say_how_to_continue(job, terminal, args)
+            code = 0
+        else:
+            code = _watch_to_the_end(api, job, interrupts, root=root, args=args, terminal=terminal)
+    if args.json:
+        print(to_json(api.describe(job)))
+    return code
+
+
+def _say_how_to_continue(job: str, terminal: Terminal, args: argparse.Namespace) -> None:
+    terminal.line(f"  watch   {command_line(args, 'logs', job, '--follow')}")
+    terminal.line(f"  status  {command_line(args, 'status', job)}")
+    terminal.line(f"  stop    {command_line(args, 'stop', job)}")
+
+
+def _watch_to_the_end(
+    api: Api,
+    job: str,
+    interrupts: Interrupts,
+    *,
+    root: Root,
+    args: argparse.Namespace,
+    terminal: Terminal,
+) -> int:
+    try:
+        resources = api.describe(job)["ResourceConfig"]
+        hosts = int(resources.get("InstanceCount", 2))  # with groups: several
         events = _stop_when_asked(watch(api, job), api, job, interrupts, terminal)
-        try:
-            description = show(events, terminal, hosts=args.instances)
-        except KeyboardInterrupt:
-            terminal.status("")
-            terminal.line(f"train: {job} is left to itself, on the platform")
-            terminal.line(f"  watch   {command_line(args, 'logs', job, '--follow')}")
-            terminal.line(f"  stop    {command_line(args, 'stop', job)}")
-            return _INTERRUPTED
+        description = show(events, terminal, hosts=hosts)
+    except KeyboardInterrupt:
+        # Two in quick succession: the first has not been passed on yet.
+        with suppress(UsageRefused):
+            api.stop(job)
+        terminal.status("")
+        terminal.line(f"train: {job} was asked to stop and continues without this command")
+        _say_how_to_continue(job, terminal, args)
+        return _INTERRUPTED
+    except HostError:
+        terminal.status("")
+        terminal.line(f"train: {job} is no longer watched, but a running script continues")
+        terminal.line(f"  resume  {command_line(args, 'local', 'up', '--detach')}")
+        _say_how_to_continue(job, terminal, args)
+        raise
     terminal.line()
-    for line in [f"train: {_verdict(description)}", *render_summary(description, root)]:
+    summary = render_summary(description, root, is_log_shown=True)
+    for line in [f"train: {_verdict(description)}", *summary]:
         terminal.line(line)
     if interrupts.count:
         return _INTERRUPTED

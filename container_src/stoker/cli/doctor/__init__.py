@@ -1,1 +1,1 @@
-"""Looks at this machine before a job does: one file per check, each finding with its fix."""
+"""Looks at this machine before a job does: checks by subject, each finding with its fix."""

@@ -15,9 +15,11 @@ from stoker.machine.docker import (
     find_client,
     image_present,
     image_size_bytes,
+    make_image_fix,
     require_engine,
 )
 from stoker.machine.failures import BuilderMissing, EngineMissing
+from stoker.machine.units import show_size
 
 
 def check_engine(_machine: Machine) -> Finding:
@@ -56,10 +58,10 @@ def check_image(machine: Machine) -> Finding:
             check="image",
             level="problem",
             text=f"Docker has no image {machine.image}",
-            fix="stoker build makes stoker:cpu; --image names another",
+            fix=make_image_fix(machine.image),
         )
     size_bytes = image_size_bytes(client, machine.image) or 0
-    return Finding(check="image", level="ok", text=f"{machine.image}, {size_bytes / 1e9:.2f} GB")
+    return Finding(check="image", level="ok", text=f"{machine.image}, {show_size(size_bytes)}")
 
 
 _SHM_FIX = (
@@ -130,7 +132,7 @@ _COMPOSE_FIX = (
 
 
 def check_compose(_machine: Machine) -> Finding:
-    """Ask what the SDKs ask, and judge the answer as they do."""
+    """Ask what the SDKs ask, and read the answer as they do."""
     plugin = ask(["docker", "compose", "version"])
     standalone = shutil.which("docker-compose")
     printed = plugin.tail if plugin.code == 0 else ""
@@ -147,7 +149,7 @@ def check_compose(_machine: Machine) -> Finding:
 
 
 def _v2_knows(printed: str) -> bool:
-    # The very test of SDK v2: distributions print 2.40.3 without the letter, upstream has v5 now.
+    # Exactly the test of SDK v2: distributions print 2.40.3 without the letter, upstream v5.
     return "v2" in printed
 
 
@@ -156,20 +158,9 @@ def _v3_knows(printed: str) -> bool:
     return found is not None and int(found[1]) >= 2
 
 
-_NETWORK = "sagemaker-local"  # both SDKs join every container of local mode to it
-
-
 def check_leftovers(machine: Machine) -> Finding:
-    """The SDKs never remove a container; containers write as root."""
-    containers = _ended_containers()
+    """Containers write as root: their files may not be the user's."""
     foreign = _foreign_folders(machine.root / "jobs")
-    if containers:
-        return Finding(
-            check="leftovers",
-            level="warning",
-            text=f"{len(containers)} ended containers of the SDKs' local mode",
-            fix=f"docker rm {' '.join(containers[:20])}",
-        )
     if foreign:
         return Finding(
             check="leftovers",
@@ -178,16 +169,6 @@ def check_leftovers(machine: Machine) -> Finding:
             fix=f"sudo chown -R $USER {machine.root}/jobs",
         )
     return Finding(check="leftovers", level="ok", text="none")
-
-
-def _ended_containers() -> list[str]:
-    try:
-        client = find_client()
-    except EngineMissing:
-        return []
-    words = ["ps", "--all", "--quiet", "--filter", f"network={_NETWORK}"]
-    answer = ask([client, *words, "--filter", "status=exited"])
-    return answer.tail.split() if answer.code == 0 else []
 
 
 def _foreign_folders(jobs: Path) -> list[Path]:

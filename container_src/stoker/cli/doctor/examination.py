@@ -17,6 +17,7 @@ from stoker.cli.doctor.finding import Finding, Machine
 from stoker.cli.doctor.platform_checks import check_disk, check_ports, check_refused_folders
 from stoker.cli.doctor.sdk_checks import (
     check_aws_variables,
+    check_certificates,
     check_packages,
     check_region,
     check_sdk_settings,
@@ -29,6 +30,7 @@ CHECKS: tuple[Callable[[Machine], Finding], ...] = (
     check_image,
     check_bridge,
     check_packages,
+    check_certificates,
     check_ports,
     check_disk,
     check_shm,
@@ -56,5 +58,5 @@ def _run(check: Callable[[Machine], Finding], machine: Machine) -> Finding:
             check=name,
             level="warning",
             text=f"could not be checked: {type(error).__name__}: {error}",
-            fix="report it: this is a mistake of ours",
+            fix="report it: this is an internal error",
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stoker.cli.client.server import find_server
 from stoker.cli.doctor.finding import Finding, Machine
+from stoker.machine.units import show_size
 from stoker.platform.model.root import Root, read_server_info
 
 _ENOUGH_BYTES = 10 * 2**30
@@ -15,18 +16,17 @@ _LITTLE_BYTES = 2 * 2**30
 
 
 def check_disk(machine: Machine) -> Finding:
-    """Data lies there twice: as objects, and in the folder of the job that reads them."""
+    """Data is there twice: as objects, and in the folder of the job that reads them."""
     folder = _nearest_existing(machine.root)
     free_bytes = shutil.disk_usage(folder).free
-    text = f"{free_bytes / 2**30:.0f} GiB free for {machine.root}"
+    text = f"{show_size(free_bytes)} free for {machine.root}"
     if free_bytes >= _ENOUGH_BYTES:
         return Finding(check="disk", level="ok", text=text)
     return Finding(
         check="disk",
         level="problem" if free_bytes < _LITTLE_BYTES else "warning",
         text=text,
-        fix=f"use a larger disk: --root DIR; or remove old jobs from {machine.root}/jobs"
-        " and images nobody uses: docker image prune",
+        fix=f"use a larger disk: --root DIR, or remove results you do not need: {machine.root}/s3",
     )
 
 
@@ -62,7 +62,7 @@ def check_ports(machine: Machine) -> Finding:
         return Finding(
             check="ports",
             level="warning",
-            text=f"the platform of {machine.root} (process {stale.pid}) ended without a farewell",
+            text=f"the platform of {machine.root} (process {stale.pid}) ended without cleaning up",
             fix="stoker local up --detach takes over its jobs",
         )
     try:

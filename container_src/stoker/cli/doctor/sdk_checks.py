@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import configparser
 import importlib.util
-import shutil
-import sys
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
 from stoker.cli.client.variables import find_conflicts, is_proxied
 from stoker.cli.doctor.finding import Finding, Machine
+from stoker.machine.certificates import find_broken, find_bundle
 
-_MODULES = ("aiohttp", "boto3", "isal")
+_MODULES = ("aiohttp", "boto3", "crc32c", "isal")
 
 
 def check_packages(_machine: Machine) -> Finding:
     """They are an extra of the package: building and checking images works without them."""
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
-    beside = str(Path(sys.executable).parent)
-    if not (shutil.which("rclone", path=beside) or shutil.which("rclone")):
-        missing.append("rclone")
     if missing:
         return Finding(
             check="packages",
@@ -29,7 +25,22 @@ def check_packages(_machine: Machine) -> Finding:
             text=f"the platform needs {', '.join(missing)}",
             fix="pip install 'stoker[host]'",
         )
-    return Finding(check="packages", level="ok", text=f"{', '.join(_MODULES)}, rclone")
+    return Finding(check="packages", level="ok", text=", ".join(_MODULES))
+
+
+def check_certificates(machine: Machine) -> Finding:
+    """Behind a proxy that replaces certificates, containers need this machine's, too."""
+    broken = find_broken(machine.environ)
+    if broken:
+        return Finding(
+            check="certificates",
+            level="problem",
+            text=f"{' and '.join(broken)} name no file: pip and AWS clients fail",
+            fix=f"unset {' '.join(broken)}, or name a file of certificates",
+        )
+    bundle = find_bundle(machine.environ)
+    text = f"containers trust {bundle}, too" if bundle else "the usual ones"
+    return Finding(check="certificates", level="ok", text=text)
 
 
 _PACKAGES = ("sagemaker", "sagemaker-core", "sagemaker-train")
@@ -38,7 +49,7 @@ _PACKAGES = ("sagemaker", "sagemaker-core", "sagemaker-train")
 def check_sdks(_machine: Machine) -> Finding:
     """SDK v2 wants sagemaker-core < 2, v3 wants more; both own the package `sagemaker`."""
     versions = read_versions()
-    return judge(versions)
+    return check_versions(versions)
 
 
 def read_versions() -> dict[str, str]:
@@ -52,7 +63,7 @@ def read_versions() -> dict[str, str]:
     return versions
 
 
-def judge(versions: dict[str, str]) -> Finding:
+def check_versions(versions: dict[str, str]) -> Finding:
     """Whether such an environment can work."""
     shown = ", ".join(f"{name} {version}" for name, version in versions.items())
     major = {name: int(version.split(".")[0]) for name, version in versions.items()}

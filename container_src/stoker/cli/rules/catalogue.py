@@ -19,7 +19,7 @@ from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import make_table
 
 _COLUMNS = 96
-_MEND = "mend that line; docs/guide/rules.md shows a whole rule"
+_FIX = "fix that line; docs/guide/rules.md shows a whole rule"
 _KINDS = {int: "whole number", float: "number", bool: "True or False", str: "text"}
 
 
@@ -37,7 +37,7 @@ def find_rule(name: str) -> type[Rule]:
     near = difflib.get_close_matches(name, CATALOGUE, n=1, cutoff=0.5)
     fix = f"did you mean {near[0]}?" if near else "`stoker rules ls` lists all;"
     raise UsageRefused(
-        f"there is no rule {name!r}", fix=f"{fix} a class of yours is mine.py:LargeGradient"
+        f"there is no rule {name!r}", fix=f"{fix} your own class is mine.py:LargeGradient"
     )
 
 
@@ -99,7 +99,7 @@ def say_need(need: Need) -> str:
     )
     position = f" (number {need.position})" if need.position is not None else ""
     enough = f"; {', '.join(need.reductions)} will do" if need.reductions else ""
-    optional = "; it goes on without" if need.is_optional else ""
+    optional = "; it continues without" if need.is_optional else ""
     return f"{what}{position}{enough}{optional}"
 
 
@@ -138,16 +138,16 @@ def _needs(cls: type[Rule]) -> list[str]:
     """
     try:
         rule = cls({})
-    except RuleInvalid:  # it has to be told what to look at
+    except RuleInvalid:  # it cannot be made without parameters
         return []
     except RULE_FAULTS as error:
-        raise UsageRefused(f"{cls.__name__}: {describe_fault(error)}", fix=_MEND) from error
+        raise UsageRefused(f"{cls.__name__}: {describe_fault(error)}", fix=_FIX) from error
     try:
         return [say_need(need) for need in check_needs(rule.needs())]
     except RuleInvalid as error:
         raise UsageRefused(f"{cls.__name__}: {error.message}", fix=error.fix) from error
     except RULE_FAULTS as error:
-        raise UsageRefused(f"{cls.__name__}: {describe_fault(error)}", fix=_MEND) from error
+        raise UsageRefused(f"{cls.__name__}: {describe_fault(error)}", fix=_FIX) from error
 
 
 def _summary(cls: type[Rule]) -> str:

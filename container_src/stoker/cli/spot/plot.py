@@ -8,7 +8,7 @@ from html import escape
 
 from stoker.cli.spot.report import Report
 from stoker.cli.spot.simulation import Forecast
-from stoker.machine.durations import show_seconds
+from stoker.machine.units import show_seconds
 
 _WIDTH, _HEIGHT = 860, 620
 _LEFT, _RIGHT = 84, 24
@@ -24,7 +24,7 @@ _STYLE = (
 
 
 def make_svg(report: Report) -> str:
-    """The picture: finish times above, where the time beside the work goes below."""
+    """The picture: finish times above, the time that is not work below."""
     soonest = report.best.finish_seconds
     shown = [f for f in report.forecasts if f.finish_seconds <= _TOO_LATE * soonest]
     shown = shown if math.isfinite(soonest) else []
@@ -87,7 +87,10 @@ def _overhead_panel(shown: Sequence[Forecast]) -> list[str]:
     top, bottom = _BOTTOM_PANEL
     rows = [(f.lost_seconds, f.saving_seconds, f.restart_seconds) for f in shown]
     high = max(max(map(sum, rows)) / 3600, 1e-9)
-    parts = [_text(_LEFT, top - 10, "machine hours beside the work", kind="small"), *_legend(top)]
+    parts = [
+        _text(_LEFT, top - 10, "hours that are not work", kind="small"),
+        *_legend(top),
+    ]
     parts += _grid(_ticks(0, high), 0, high, (top, bottom))
     width = min((_WIDTH - _LEFT - _RIGHT) / len(shown) * 0.55, 46)
     for index, (forecast, row) in enumerate(zip(shown, rows, strict=True)):

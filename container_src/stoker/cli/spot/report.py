@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from stoker.cli.spot.simulation import Forecast, Work
-from stoker.machine.durations import show_seconds
+from stoker.machine.units import show_seconds
 
 BLOCKS = "█▒░"
 """How lost time, saving and starts are drawn, where the terminal can."""
@@ -27,7 +27,7 @@ class Prices:
     """Of a spot machine."""
 
     on_demand: float | None
-    """Of one that nobody takes away."""
+    """Of one that is never interrupted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +60,7 @@ class Report:
 
     @property
     def on_demand_cost(self) -> float | None:
-        """What the work costs on a machine that nobody takes away, without any checkpoint."""
+        """What the work costs on a machine that is never interrupted, without any checkpoint."""
         seconds = self.work.restart_cost_seconds + self.work.seconds
         return None if self.prices.on_demand is None else self.prices.on_demand * seconds / 3600
 
@@ -130,7 +130,7 @@ def _row(report: Report, forecast: Forecast) -> tuple[str, ...]:
 
 
 def _bars(forecasts: Sequence[Forecast], blocks: str) -> list[str]:
-    """What the machines do beside the work, to one scale; bars far too long are cut short."""
+    """What the machines do other than the work, to one scale; bars far too long are cut short."""
     rows = [(f.lost_seconds, f.saving_seconds, f.restart_seconds) for f in forecasts]
     scale = min(max(map(sum, rows)), 8 * min(map(sum, rows))) or 1.0
     bars = []

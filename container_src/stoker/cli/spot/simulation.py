@@ -1,7 +1,7 @@
 """A training job under interruptions, simulated: pure functions of numbers.
 
 A machine comes, the job restarts (`restart_cost`), works in stretches of `interval`, saves after
-each (`save_cost`), and loses what it has not saved when the machine is taken away. The first
+each (`save_cost`), and loses what it has not saved when the machine is interrupted. The first
 start costs as much as a restart. Nothing is saved after the last step: the job is done.
 """
 
@@ -37,7 +37,7 @@ class Work:
     """The time the loop loses by one checkpoint."""
 
     restart_cost_seconds: float
-    """From the start of a machine until the loop goes on: image, data, restore."""
+    """From the start of a machine until the loop continues: image, data, restore."""
 
     @property
     def seconds(self) -> float:
@@ -72,7 +72,7 @@ class Run:
     """Steps that no interruption can undo."""
 
     interruptions: int = 0
-    """How often the machine was taken away."""
+    """How often the machine was interrupted."""
 
     def use(self, stay: Stay, work: Work, *, every_steps: int) -> bool:
         """Work on one machine until it goes or the last step is done; tells which."""
@@ -152,7 +152,7 @@ def simulate(work: Work, *, every_steps: int, stays: Iterator[Stay]) -> Run:
 
 
 def exponential_stays(*, mean_up_seconds: float, mean_down_seconds: float, seed: int) -> Stays:
-    """Machines that are taken away without memory, as the textbook has it."""
+    """Interruptions without memory (exponential), as in textbooks."""
 
     def stays(number: int) -> Iterator[Stay]:
         chance = _chance(seed, number)

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import math
 
-
-def young_interval(save_cost_seconds: float, mean_up_seconds: float) -> float:
-    """Young's interval between saves, in seconds of work: √(2 · cost · mean time up)."""
-    return math.sqrt(2 * save_cost_seconds * mean_up_seconds)
+from stoker.checkpoints.interval import young_interval
 
 
 def daly_interval(save_cost_seconds: float, mean_up_seconds: float) -> float:

@@ -22,7 +22,7 @@ def describe_job(job: str) -> Mapping[str, Any]:
         answer = boto3.client("sagemaker").describe_training_job(TrainingJobName=job)
     except exceptions.NoRegionError as error:
         raise UsageRefused(
-            f"{job} is no folder here, and no AWS region is configured to look for a job in",
+            f"{job} is not a folder here, and no AWS region is configured to look for a job in",
             fix="set AWS_DEFAULT_REGION, or name the platform's folder: --root DIR",
         ) from error
     except exceptions.ClientError as error:

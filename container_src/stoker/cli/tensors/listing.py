@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import glob
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from stoker.cli.tensors.places import require_tensors
 from stoker.cli.tensors.series import show_dtype, show_kind
 from stoker.debugging.step_tensors import MODES, Mode
 from stoker.debugging.tensors import SavedTensors, Step
+from stoker.debugging.tensors.layout import COLLECTIONS, INDEX
 from stoker.errors import TensorsUnreadable
 from stoker.machine.failures import UsageRefused
-from stoker.machine.terminal import make_size, make_table
+from stoker.machine.terminal import make_table
+from stoker.machine.units import show_size
 
+_MARKS = (INDEX, COLLECTIONS.partition("/")[0])
 _MOST_ROWS = 200
 _MOST_PROBLEMS = 5
 _AT_ONCE = 8  # shapes from S3 are a small request each
@@ -138,7 +143,7 @@ _HEAD = ("name", "kind", "shape", "steps", "first", "last", "size", "dtype")
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     numbers = (f"{row['steps']:,}", str(row["first_step"]), str(row["last_step"]))
     kind = "damaged" if row["problem"] else row["dtype"]
-    size = make_size(row["size_bytes"])
+    size = show_size(row["size_bytes"])
     return (row["name"], row["about"], show_shape(row["shape"]), *numbers, size, kind)
 
 
@@ -153,9 +158,9 @@ def _summary(listing: Mapping[str, Any]) -> list[str]:
     collections = ", ".join(f"{name} {count}" for name, count in listing["collections"].items())
     workers = listing["workers"]
     named = ", ".join(workers) if len(workers) < 5 else f"{workers[0]} … {workers[-1]}"
-    state = "has ended" if listing["has_ended"] else "goes on, or was killed: no end is marked"
+    state = "has ended" if listing["has_ended"] else "is running, or was killed: no end is marked"
     lines = [
-        ("tensors", f"{listing['tensor_count']:,}, {make_size(listing['size_bytes'])}"),
+        ("tensors", f"{listing['tensor_count']:,}, {show_size(listing['size_bytes'])}"),
         ("steps", f"{steps}{span}"),
         ("collections", collections or "none"),
         ("workers", f"{len(workers)} ({named})" if workers else "none"),
@@ -176,7 +181,7 @@ def compile_regex(text: str, option: str = "--name") -> re.Pattern[str]:
         return re.compile(text)
     except re.error as error:
         raise UsageRefused(
-            f"{option} {text!r} is no regular expression: {error}",
+            f"{option} {text!r} is not a valid regular expression: {error}",
             fix=f"to find these very letters: {option} '{re.escape(text)}'",
         ) from None
 
@@ -225,7 +230,7 @@ def require_step(saved: SavedTensors, step: int, mode: Mode | None) -> None:
 
 
 def _nearest(regex: str, names: Sequence[str]) -> list[str]:
-    # The letters of a regex that are no part of a name would only make all names far.
+    # The letters of a regex that are not part of a name would only make all names distant.
     plain = re.sub(r"\\.|[^\w./]", "", regex).lower()
     by_lower = {name.lower(): name for name in names}
     inside = [name for lower, name in by_lower.items() if plain and plain in lower]
@@ -235,3 +240,39 @@ def _nearest(regex: str, names: Sequence[str]) -> list[str]:
 
 def _join(items: Iterable[object]) -> str:
     return ", ".join(map(str, items))
+
+
+def require_tensors(saved: SavedTensors, place: str) -> None:
+    """
+    Raises:
+        UsageRefused: none were saved there; says what is there instead.
+    """
+    if saved.steps() or saved.collections:
+        return
+    if saved.damaged:
+        raise UsageRefused(
+            f"{place} holds saved tensors, but none of its {len(saved.damaged)} index files can"
+            f" be read: {next(iter(saved.damaged.values())).message}",
+            fix="copy the folder again",
+        )
+    raise UsageRefused(
+        f"there are no saved tensors in {place}: {_content(saved)}", fix=_near(saved)
+    )
+
+
+def _content(saved: SavedTensors) -> str:
+    names = sorted(entry.name for entry in Path(saved.folder).iterdir())
+    if not names:
+        return "there is nothing"
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"there is {', '.join(names[:5])}{more}"
+
+
+def _near(saved: SavedTensors) -> str:
+    """Jobs put them a folder or two deeper."""
+    for pattern in ("*", "*/*"):
+        # Not pathlib's: those raise where a folder may not be looked into, or has just gone.
+        for folder in sorted(glob.glob(f"{glob.escape(str(saved.folder))}/{pattern}")):
+            if all(os.path.isdir(f"{folder}/{mark}") for mark in _MARKS):
+                return f"did you mean {os.path.relpath(folder, saved.folder)} in it?"
+    return "name the folder that holds `index`, `events` and `collections`"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stoker.contract.record import Record
 from stoker.debugging.description import Description
 from stoker.machine.failures import UsageRefused
 
@@ -22,7 +22,8 @@ NOT_FINITE = 0
 _LEVELS = 254
 
 
-class Planes(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planes:
     """Some pictures of equal size: levels in 8 bits, count × height × width."""
 
     levels: NDArray[np.uint8]
@@ -45,7 +46,7 @@ def read_sample(text: str) -> Sample:
         number = -2
     if number < -1:
         raise UsageRefused(
-            f"--sample {text} is no sample of a batch", fix="0 or more, -1 for the mean, or all"
+            f"--sample {text} is not a sample of a batch", fix="0 or more, -1 for the mean, or all"
         )
     return "mean" if number == -1 else number
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from stoker import __version__
 from stoker.cli.tensors.listing import show_shape
 from stoker.cli.tensors.series import Series, Statistics, make_sparkline, show_kind
 from stoker.cli.tensors.showing import show_number
-from stoker.machine.page import make_page
 from stoker.machine.terminal import make_table
+from stoker.pages.shell import make_page
 
 MOST_STEPS = 200
 """Of a curve; more would not be seen."""
 MOST_CHARTS = 400
 MOST_LINES = 100
 _DIGITS = 5
+_TEMPLATE = Path(__file__).with_suffix(".html")
 
 
 def render_plot(series: Sequence[Series]) -> str:
@@ -44,12 +47,13 @@ def render_plot_page(
 ) -> str:
     """The page: a chart for each tensor, mean with the band between min and max."""
     facts = {
+        "version": __version__,
         "place": place,
         "hasEnded": has_ended,
         "leftOut": left_out,
         "series": [_to_json(one, series) for one in _losses_first(series)],
     }
-    return make_page("plot", title=f"Tensors of {place}", facts=facts)
+    return make_page(_TEMPLATE, title=f"Tensors of {place}", facts=facts)
 
 
 def _losses_first(series: Sequence[Series]) -> list[Series]:
@@ -91,7 +95,7 @@ def _bad_share(point: Statistics) -> float | str | None:
 
 
 def _short(value: float | None) -> float | str | None:
-    """As few letters as a picture needs; NaN and infinity are no JSON."""
+    """As few letters as a picture needs; JSON has no NaN and infinity."""
     if value is None:
         return None
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,14 +13,13 @@ from numpy.typing import NDArray
 from stoker.cli.tensors.listing import choose_names, show_shape
 from stoker.cli.tensors.planes import Planes, Sample, cut_planes, quantise, read_sample, shrink
 from stoker.cli.tensors.series import show_kind
-from stoker.contract.record import Record
 from stoker.debugging.description import Description
 from stoker.debugging.step_tensors import Mode
 from stoker.debugging.tensors import SavedTensors, Tensor
 from stoker.debugging.thinning import thin
 from stoker.errors import TensorsUnreadable
 from stoker.machine.failures import UsageRefused
-from stoker.machine.terminal import make_size
+from stoker.machine.units import show_size
 
 MOST_TENSORS = 32
 MOST_PLANES = 64
@@ -30,7 +30,8 @@ _SIDES = (64, 48, 32, 24, 16, 12, 8, 4)
 """Pictures become as small as it takes."""
 
 
-class Actor(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Actor:
     """One tensor over all frames."""
 
     name: str
@@ -46,7 +47,8 @@ class Actor(Record):
     """Height and width, before it was made smaller."""
 
 
-class Scene(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scene:
     """What the page gets."""
 
     actors: tuple[Actor, ...]
@@ -187,7 +189,7 @@ class _Casting:
                     return most_planes, side
         raise UsageRefused(
             f"{len(self.drafts)} tensors at {len(self.steps)} steps are too many for a page of"
-            f" {make_size(MOST_BYTES)}",
+            f" {show_size(MOST_BYTES)}",
             fix="narrow it by --name, or fewer --steps",
         )
 

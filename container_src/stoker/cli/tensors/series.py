@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stoker.contract.record import Record
 from stoker.debugging.description import Description
 from stoker.debugging.step_tensors import Mode
 from stoker.debugging.tensors import SavedTensors, Tensor
@@ -17,7 +17,8 @@ from stoker.debugging.thinning import thin
 from stoker.errors import TensorsUnreadable
 
 
-class Series(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Series:
     """One tensor of one worker."""
 
     name: str
@@ -125,7 +126,8 @@ def show_kind(description: Description) -> str:
 _PLAIN = ("min", "max", "mean", "std")
 
 
-class Statistics(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Statistics:
     """Of the finite numbers; None is what cannot be known from what was saved."""
 
     step: int
@@ -138,7 +140,7 @@ class Statistics(Record):
     """Of all elements, as are the next two."""
     inf_share: float | None = None
     zero_share: float | None = None
-    reductions: Mapping[str, float] = {}
+    reductions: Mapping[str, float] = field(default_factory=dict)
     """Others that were saved in place of the values, such as `abs_mean`."""
 
     @property

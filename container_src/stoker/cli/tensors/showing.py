@@ -157,7 +157,7 @@ def _nested(value: Any) -> Any:  # noqa: ANN401 - lists of lists of numbers
 
 
 def _to_json(value: Any) -> Any:  # noqa: ANN401 - a number, or a text
-    """NaN and infinity are no JSON."""
+    """JSON has no NaN and infinity."""
     if isinstance(value, complex):
         return str(value)
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -9,8 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from stoker.cli.tensors import plot, showing
-from stoker.cli.tensors.listing import choose_names, make_listing, render_listing, require_mode
-from stoker.cli.tensors.places import open_tensors, require_tensors
+from stoker.cli.tensors.bucket import open_tensors
+from stoker.cli.tensors.listing import (
+    choose_names,
+    make_listing,
+    render_listing,
+    require_mode,
+    require_tensors,
+)
 from stoker.cli.tensors.scene import make_scene
 from stoker.cli.tensors.series import read_series
 from stoker.cli.tensors.view import render_view_page

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from typing import Any
 
+from stoker import __version__
 from stoker.cli.tensors.planes import Planes
 from stoker.cli.tensors.scene import Actor, Scene
-from stoker.machine.page import make_page
+from stoker.pages.shell import make_page
+
+_TEMPLATE = Path(__file__).with_suffix(".html")
 
 
 def render_view_page(scene: Scene, *, place: str) -> str:
@@ -16,6 +20,7 @@ def render_view_page(scene: Scene, *, place: str) -> str:
         planes.levels.tobytes() for actor in scene.actors for planes in actor.frames if planes
     )
     facts = {
+        "version": __version__,
         "place": place,
         "hasEnded": scene.has_ended,
         "steps": list(scene.steps),
@@ -25,7 +30,7 @@ def render_view_page(scene: Scene, *, place: str) -> str:
         "actors": [_to_json(actor) for actor in scene.actors],
         "levels": base64.b64encode(levels).decode(),
     }
-    return make_page("view", title=f"Tensors of {place}", facts=facts)
+    return make_page(_TEMPLATE, title=f"Tensors of {place}", facts=facts)
 
 
 def _to_json(actor: Actor) -> dict[str, Any]:

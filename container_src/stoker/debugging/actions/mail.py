@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import smtplib
 import ssl
+from dataclasses import dataclass, field
 from email.message import EmailMessage
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from stoker.contract.record import Record
 from stoker.debugging.actions.notice import Notice
 from stoker.errors import ActionFailed, RuleInvalid
 
@@ -15,16 +15,15 @@ TRY_SECONDS = 10.0
 _FORM = "STOKER_SMTP=smtp://user:password@host:587?from=me@example.com, or smtps://…"
 
 
-class MailServer(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MailServer:
     """Where e-mail is handed in."""
-
-    _unshown = ("password",)
 
     host: str
     port: int
     sender: str
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     is_tls: bool = False
     """Encrypted from the first byte (smtps); otherwise as soon as the server offers it."""
     is_plain_login_allowed: bool = False
@@ -41,7 +40,7 @@ def read_mail_server(url: str) -> MailServer:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise RuleInvalid("STOKER_SMTP is no URL", fix=_FORM) from None
+        raise RuleInvalid("STOKER_SMTP is not a URL", fix=_FORM) from None
     query = parse_qs(parts.query)
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
         raise RuleInvalid("STOKER_SMTP names no mail server", fix=_FORM)

@@ -1,16 +1,17 @@
-"""What is told about a finding, in the service's own words where it has some."""
+"""The message about a finding, in the service's own words where it has some."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from stoker.contract.record import Record
 from stoker.debugging.rule import Finding
 
 
-class Notice(Record):
-    """One finding on its way to somebody."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notice:
+    """One finding as a message."""
 
     job: str
     """Name of the training job; empty on a laptop."""

@@ -10,9 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from stoker.bus.rule_status import now_text
 from stoker.contract.debugger import DRY_RUN_VARIABLE, SMTP_VARIABLE, notifications_dir
-from stoker.contract.files import write_atomically
+from stoker.contract.files import now_text, write_atomically
 from stoker.contract.job import Job
 from stoker.contract.secrets import Masker
 from stoker.debugging.actions.mail import MailServer, read_mail_server, send
@@ -82,8 +81,8 @@ class ActionRunner:
                 outcome = "dry run" if is_dry else self._carry_out(action, notice)
             except ActionFailed as error:
                 outcome = f"failed: {error.message}"
-                cure = f" (fix: {error.fix})" if error.fix else ""
-                self._warn(f"rule {notice.rule} could not {what}: {error.message}{cure}")
+                fix = f" (fix: {error.fix})" if error.fix else ""
+                self._warn(f"rule {notice.rule} could not {what}: {error.message}{fix}")
             except Exception as error:  # a thread that dies would take the others' actions along
                 outcome = f"failed: {error!r}"
                 self._warn(f"rule {notice.rule} could not {what}: {error!r}")

@@ -12,7 +12,7 @@ from stoker.debugging.actions.notice import Notice
 from stoker.errors import ActionFailed
 
 TOPIC = "SMDebugRules"
-"""The service's own: a subscription somebody has confirmed there goes on working."""
+"""The service's own: a subscription that was confirmed there keeps working."""
 
 _SUBJECT_LIMIT = 100
 _CONFIG = Config(

@@ -20,7 +20,7 @@ def stop_job(job: Job, notice: Notice, *, prefix: str, say: Callable[[str], None
         job: the one of this container.
         notice: why.
         prefix: how the names of the jobs begin that may be stopped; empty for this one.
-        say: for what somebody should know although it worked.
+        say: for what the user should know although it worked.
 
     Returns:
         What was done.
@@ -31,7 +31,7 @@ def stop_job(job: Job, notice: Notice, *, prefix: str, say: Callable[[str], None
     if prefix and job.name and not job.name.startswith(prefix):
         raise ActionFailed(
             f"StopTraining is for jobs that begin with {prefix!r}, but this is {job.name!r}",
-            fix="a rule stops its own job only: leave the prefix out, or mend it",
+            fix="a rule stops its own job only: leave the prefix out, or correct it",
         )
     before = read_stop_request(job.paths)
     if before is not None:  # outcome, log and checkpoint name one and the same rule

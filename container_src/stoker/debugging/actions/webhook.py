@@ -18,7 +18,7 @@ def post(notice: Notice, url: str) -> str:
     """Posts a notice; any answer of the two hundreds will do.
 
     Raises:
-        ActionFailed: no answer, or a refusal. What the URL holds beside the host stays secret.
+        ActionFailed: no answer, or a refusal. Only the host of the URL is shown.
     """
     request = urllib.request.Request(  # noqa: S310 - specs accept http and https only
         url,

@@ -1,4 +1,4 @@
-"""Judging steps as they are saved, beside the training: `python -m stoker.debugging.evaluate`."""
+"""Evaluating steps as they are saved, during training: `python -m stoker.debugging.evaluate`."""
 
 from stoker.debugging.evaluate.offline import evaluate_saved
 from stoker.debugging.evaluate.watched import Fired, WatchedRule

@@ -1,6 +1,6 @@
 """The evaluator as a process: `python -m stoker.debugging.evaluate [--prepare] --code-dir DIR`.
 
-The launcher runs it twice: before the worker with `--prepare`, and then beside it.
+The launcher runs it twice: before the worker with `--prepare`, and then while it runs.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from stoker.contract.debugger import CHECK_VARIABLE, join_rules, tensors_dir
+from stoker.contract.debugger import CHECK_VARIABLE, tensors_dir
 from stoker.contract.job import Job, read_job
 from stoker.debugging.evaluate.evaluator import Evaluator
-from stoker.debugging.evaluate.preparation import prepare_rules, summarize
+from stoker.debugging.evaluate.preparation import prepare_rules, read_prepared_rules, summarize
 from stoker.debugging.evaluate.resource_limits import limit_resources
 from stoker.debugging.evaluate.signals import EvaluatorSignals
 from stoker.debugging.evaluate.watched import WatchedRule
-from stoker.debugging.specs import read_specs
 from stoker.debugging.tensors import SavedTensors
 from stoker.errors import StokerError
 
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def evaluate(job: Job, code_dir: Path) -> None:
-    """Judges the run of a job from its first step to its end."""
+    """Evaluates the run of a job from its first step to its end."""
     signals = EvaluatorSignals()
     signals.listen()
     limit_resources()
@@ -59,7 +59,7 @@ def evaluate(job: Job, code_dir: Path) -> None:
     def limit() -> float:
         return signals.answer_seconds(longest_seconds)
 
-    specs = read_specs(join_rules(job.environ))
+    specs = read_prepared_rules(job, code_dir)
     rules = [WatchedRule(spec, code_dir=code_dir, longest_seconds=limit) for spec in specs]
     saved = SavedTensors(tensors_dir(job.paths, job.services.debug_hook))
     Evaluator(job, rules, saved, signals=signals, say=_say).run()
@@ -77,7 +77,8 @@ def _check_seconds(job: Job) -> float:
 def _say(text: str) -> None:
     for line in text.splitlines():
         # One write for a whole line: the training's own lines are not cut by it.
-        os.write(1, f"[stoker] {line}\n".encode("utf-8", "replace"))
+        with suppress(OSError):  # a user's rule has closed it: the other rules continue
+            os.write(1, f"[stoker] {line}\n".encode("utf-8", "replace"))
 
 
 if __name__ == "__main__":

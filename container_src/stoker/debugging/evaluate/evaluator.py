@@ -1,10 +1,11 @@
-"""The loop of the sidecar: look for new steps, judge them in order, say what was found."""
+"""The loop of the sidecar: look for new steps, evaluate them in order, say what was found."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from stoker.bus.rule_status import write_rule_statuses
 from stoker.contract.debugger import findings_file
@@ -14,6 +15,7 @@ from stoker.debugging.evaluate.findings_file import FindingsFile
 from stoker.debugging.evaluate.signals import EvaluatorSignals
 from stoker.debugging.evaluate.watched import Fired, WatchedRule
 from stoker.debugging.tensors import SavedTensors
+from stoker.debugging.tensors.saved_tensors import shorten_steps
 from stoker.errors import TensorMissing, TensorsUnreadable
 
 LOOK_SECONDS = 0.25
@@ -23,17 +25,17 @@ PROGRESS_SECONDS = 2.0
 """Between two writes of rules.json that only count steps."""
 
 MANY_STEPS = 20
-"""So many steps that wait to be judged are worth a line in the log."""
+"""So many steps that wait to be evaluated are worth a line in the log."""
 
 ACTION_SECONDS = 30.0
-"""For messages that are still under way when everything is judged."""
+"""For messages that are still under way when everything is evaluated."""
 
 LAST_ACTION_SECONDS = 2.0
-"""The same when the time is over: beside the last answers of rules it fits into six seconds."""
+"""The same when the time is over: with the last answers it stays well below the 20 s left."""
 
 
 class Evaluator:
-    """Judges one run to its end. One thread; memory for the few steps that are open at once."""
+    """Evaluates one run to its end. One thread; memory for the few steps that are open at once."""
 
     def __init__(
         self,
@@ -52,22 +54,24 @@ class Evaluator:
         self._actions = ActionRunner(job, say=say)
         self._findings = FindingsFile(findings_file(job.paths))
         self._waiting: deque[int] = deque(saved.steps())
-        self._judged = -1
+        self._evaluated = -1
+        self._late: list[int] = []
+        """Steps that were found after a later one had been evaluated."""
         self._steps = 0
         self._last_news = time.monotonic()
         self._written_at = 0.0
         self._said: set[str] = set()
 
     def run(self) -> None:
-        """Returns when everything was judged, every rule is over, or it was told to conclude."""
+        """Returns when everything was evaluated, every rule is over, or it must conclude."""
         self._write()
         self._warn_of_errors()
         while not self._is_done():
             self._look()
             if self._waiting:
-                self._judge_next()
+                self._evaluate_next()
             else:
-                self._judge_time()
+                self._evaluate_time()
                 time.sleep(LOOK_SECONDS)
         self._conclude()
 
@@ -89,40 +93,47 @@ class Evaluator:
         if fresh:
             self._last_news = time.monotonic()
         for step in fresh:
-            if step > self._judged and (not self._waiting or step > self._waiting[-1]):
+            if step > self._evaluated and (not self._waiting or step > self._waiting[-1]):
                 self._waiting.append(step)
-            elif step > self._judged:
+            elif step > self._evaluated:
                 self._waiting = deque(sorted({*self._waiting, step}))
             else:
-                # Rules remember the steps before: they must not see time run backwards.
-                self._say_once("late", f"step {step} came after step {self._judged} was judged")
+                self._leave_out(step)
         if len(self._waiting) >= MANY_STEPS and not self._saved.has_ended:
             self._say_once(
                 "behind",
-                f"rules are {len(self._waiting)} saved steps behind, at {self._judged} of "
-                f"{self._waiting[-1]}; none is left out, but findings come late: save less often, "
-                "or reductions instead of tensors",
+                f"rules are {len(self._waiting)} saved steps behind, at {self._evaluated} of "
+                f"{self._waiting[-1]}: findings come late; save less often, or reductions instead "
+                "of tensors",
             )
 
-    def _judge_next(self) -> None:
+    def _leave_out(self, step: int) -> None:
+        """Rules remember the steps before: they must not see time run backwards."""
+        why = f"it came after step {self._evaluated} was evaluated"
+        self._late.append(step)
+        for rule in self._rules:
+            rule.note_unread(step, why)
+        self._say_once("late", f"step {step} is not evaluated: {why}")
+
+    def _evaluate_next(self) -> None:
         step = self._waiting.popleft()
-        self._judged = step
+        self._evaluated = step
         self._steps += 1
-        for fired in judge_step(self._rules, self._saved, step, is_over=self._is_time_over):
+        for fired in evaluate_step(self._rules, self._saved, step, is_over=self._is_time_over):
             self._tell(fired)
             self._write()
         self._warn_of_errors()
         self._write(is_urgent=False)
         self._warn_of_unread()
 
-    def _judge_time(self) -> None:
+    def _evaluate_time(self) -> None:
         if self._saved.has_ended:
             return
         seconds = time.monotonic() - self._last_news
         for rule in self._rules:
             if self._is_time_over():
                 return
-            fired = rule.judge_time(seconds, last_step=max(self._judged, 0))
+            fired = rule.evaluate_time(seconds, last_step=max(self._evaluated, 0))
             if fired is not None:
                 self._tell(fired)
                 self._write()
@@ -139,7 +150,7 @@ class Evaluator:
         if self._saved.has_ended and any(action.kind == "stop" for action in spec.actions):
             self._say(f"rule {fired.rule} would stop the job, but it has ended already")
             kept = tuple(action for action in spec.actions if action.kind != "stop")
-            spec = spec.replace(actions=kept)
+            spec = replace(spec, actions=kept)
         notice = Notice(job=self._job.name, rule=fired.rule, step=fired.step, finding=finding)
         self._actions.start(spec, notice)
 
@@ -149,7 +160,15 @@ class Evaluator:
         self._write()
         if left:
             share = self._share(left)
-            self._say(f"warning: {share} were not judged by the rules: the time was over")
+            since = f", from step {self._waiting[0]} on" if self._waiting else ""
+            self._say(
+                f"warning: {share} were not evaluated by the rules{since}: the time was over"
+            )
+        if self._late:
+            self._say(
+                f"warning: {len(self._late)} saved steps came too late to be evaluated: "
+                f"{shorten_steps(self._late)}"
+            )
         if self._saved.damaged:
             file, why = next(iter(self._saved.damaged.items()))
             count = len(self._saved.damaged)
@@ -161,11 +180,11 @@ class Evaluator:
         """Returns how many steps it was not asked about because the time was over."""
         if rule.is_over:
             return 0
-        left = len(self._waiting) + (rule.last_step < self._judged)
+        left = len(self._waiting) + (rule.last_step < self._evaluated)
         if self._signals.is_job_stopped:
             rule.stop("the training job was stopped")
         elif left:
-            rule.stop(f"{self._share(left)} were not judged: the time was over")
+            rule.stop(f"{self._share(left)} were not evaluated: the time was over")
         elif trouble := rule.finish(names=self._names(), steps=self._steps):
             self._say(f"warning: {trouble}")
         return left
@@ -180,12 +199,14 @@ class Evaluator:
             return []
 
     def _warn_of_errors(self) -> None:
-        """Somebody relies on each: that one is over must not wait for the end of the job."""
+        """Users rely on each rule: the error of one must not be reported only at the end."""
         statuses = [rule.status for rule in self._rules if rule.status.status == "Error"]
         for status in statuses:
             topic = f"error {status.name}"
             if topic not in self._said:
-                self._say_once(topic, f"rule {status.name} judges no more: {status.details}")
+                self._say_once(
+                    topic, f"rule {status.name} is no longer evaluated: {status.details}"
+                )
                 self._write()
 
     def _warn_of_unread(self) -> None:
@@ -209,7 +230,7 @@ class Evaluator:
             self._say(f"warning: {text}")
 
 
-def judge_step(
+def evaluate_step(
     rules: Sequence[WatchedRule],
     saved: SavedTensors,
     step: int,
@@ -235,6 +256,6 @@ def judge_step(
     for rule in rules:
         if is_over():
             return
-        fired = rule.judge(tensors)
+        fired = rule.evaluate(tensors)
         if fired is not None:
             yield fired

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from stoker.bus.rule_status import now_text
+from stoker.contract.files import now_text, open_regular, read_regular
 from stoker.debugging.evaluate.watched import Fired
 from stoker.debugging.rule import Finding
 
@@ -30,7 +30,7 @@ class FindingsFile:
         line = (json.dumps(fields, default=float) + "\n").encode()
         try:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            descriptor = open_regular(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 os.write(descriptor, line)
             finally:
@@ -43,8 +43,7 @@ class FindingsFile:
 def read_findings(path: str) -> list[Fired]:
     """All findings of the file, in order; a line that was cut off is left out."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.readlines()
+        lines = read_regular(path).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
     found = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from stoker.debugging.evaluate.evaluator import judge_step
+from stoker.debugging.evaluate.evaluator import evaluate_step
 from stoker.debugging.evaluate.watched import Fired, WatchedRule
 from stoker.debugging.specs import RuleSpec
 from stoker.debugging.tensors import SavedTensors
@@ -33,11 +33,11 @@ def evaluate_saved(
     """
     rules = [WatchedRule(spec, code_dir=code_dir) for spec in specs]
     wanted = set(steps) if steps is not None else None
-    judged = [step for step in saved.steps() if wanted is None or step in wanted]
-    for step in judged:
-        for fired in judge_step(rules, saved, step):
+    evaluated = [step for step in saved.steps() if wanted is None or step in wanted]
+    for step in evaluated:
+        for fired in evaluate_step(rules, saved, step):
             on_fire(fired)
     names = saved.names()
     for rule in rules:
-        rule.finish(names=names, steps=len(judged))
+        rule.finish(names=names, steps=len(evaluated))
     return rules

@@ -6,20 +6,21 @@ A misspelt rule costs a second here, and not a night on a GPU.
 from __future__ import annotations
 
 import itertools
-import os
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from stoker.bus.rule_status import RuleStatus, now_text, write_rule_statuses
+from stoker.bus.rule_plan import read_rule_plan, write_rule_plan
+from stoker.bus.rule_status import RuleStatus, write_rule_statuses
 from stoker.contract.debugger import (
     END_MARKER,
     SMTP_VARIABLE,
     findings_file,
     join_rules,
-    rules_plan_file,
     tensors_dir,
 )
-from stoker.contract.files import remove_file, write_atomically
+from stoker.contract.files import remove_file
 from stoker.contract.job import Job
 from stoker.debugging.actions.mail import read_mail_server
 from stoker.debugging.specs import (
@@ -27,10 +28,13 @@ from stoker.debugging.specs import (
     check_specs,
     describe_needs,
     read_project_specs,
+    read_specs,
     write_specs,
 )
 from stoker.debugging.tensors.layout import INDEX
 from stoker.errors import PreparationFailed
+
+_FETCH_FIX = "check the address; the job's role needs s3:GetObject and s3:ListBucket for it"
 
 
 def prepare_rules(
@@ -47,8 +51,8 @@ def prepare_rules(
         The rules. Faulty ones that came from the service are among them; they end as Errors.
 
     Raises:
-        RuleInvalid: rules of ours with a mistake, all of them in one text; or a mail server that
-            is none.
+        RuleInvalid: mistakes in STOKER_RULES or stoker.toml, all of them in one text; or an
+            address that is not one of a mail server.
         OSError: the files cannot be written.
     """
     specs = read_project_specs(join_rules(job.environ), code_dir)
@@ -59,10 +63,22 @@ def prepare_rules(
     _check_mail_server(job, described)
     _forget_the_attempt_before(job)
     write_rule_statuses(job.paths, [_first_status(spec) for spec in described])
-    plan = rules_plan_file(job.paths)
-    os.makedirs(os.path.dirname(plan), exist_ok=True)
-    write_atomically(plan, write_specs(described))
+    # Without actions: the address of a webhook is its password, and no file is to have it.
+    write_rule_plan(job.paths, write_specs([replace(spec, actions=()) for spec in described]))
     return described
+
+
+def read_prepared_rules(job: Job, code_dir: Path) -> list[RuleSpec]:
+    """The rules as `prepare_rules` returned them: the plan, and the actions that were asked for.
+
+    Raises:
+        RuleInvalid: the plan, or what was asked for, has been changed since and is invalid.
+        OSError: the plan cannot be read.
+    """
+    asked = read_project_specs(join_rules(job.environ), code_dir)
+    actions = {spec.name: spec.actions for spec in asked}
+    plan = read_specs(read_rule_plan(job.paths))
+    return [replace(spec, actions=actions.get(spec.name, ())) for spec in plan]
 
 
 def fetch(spec: RuleSpec, folder: Path) -> RuleSpec:
@@ -70,20 +86,21 @@ def fetch(spec: RuleSpec, folder: Path) -> RuleSpec:
 
     What cannot be fetched is its fault.
     """
-    if not any(_is_remote(place) for place in (spec.source, *spec.other_trials)):
+    other_places = [(place, folder / f"other-{n}") for n, place in enumerate(spec.other_trials)]
+    places = [(spec.source, folder), *other_places]
+    if not any(_is_remote(place) for place, _ in places):
         return spec
     # boto3 takes a second to import; rules of the catalogue never need it.
-    from stoker.debugging.evaluate.sagemaker import download
+    from stoker.storage.aws import download
 
     try:
-        source = str(download(spec.source, folder)) if _is_remote(spec.source) else spec.source
-        others = [
-            str(download(place, folder / f"other-{n}")) if _is_remote(place) else place
-            for n, place in enumerate(spec.other_trials)
+        source, *others = [
+            str(download(place, target, fix=_FETCH_FIX)) if _is_remote(place) else place
+            for place, target in places
         ]
     except PreparationFailed as error:
-        return spec.replace(fault=spec.fault or str(error))
-    return spec.replace(source=source, other_trials=tuple(others))
+        return replace(spec, fault=spec.fault or str(error))
+    return replace(spec, source=source, other_trials=tuple(others))
 
 
 def _check_mail_server(job: Job, specs: Sequence[RuleSpec]) -> None:
@@ -100,7 +117,7 @@ def _is_remote(place: str) -> bool:
 def _forget_the_attempt_before(job: Job) -> None:
     """On a laptop several runs share a root; no rule must stop this one for the last one's sake.
 
-    A container begins with an empty folder. Tensors that lie there all the same are kept, aside.
+    A container begins with an empty folder. Tensors that are in it anyway are moved aside.
     """
     remove_file(findings_file(job.paths))
     tensors = Path(tensors_dir(job.paths, job.services.debug_hook))
@@ -115,7 +132,7 @@ def _forget_the_attempt_before(job: Job) -> None:
 
 
 def _first_status(spec: RuleSpec) -> RuleStatus:
-    status = RuleStatus(name=spec.name, rule=spec.rule, status="InProgress", changed_at=now_text())
+    status = RuleStatus(name=spec.name, rule=spec.rule, status="InProgress", modified=time.time())
     return status.with_status("Error", spec.fault) if spec.fault else status
 
 

@@ -24,7 +24,7 @@ _KILLED_FIRST = "1000"
 def limit_resources() -> None:
     """Niced; bounded in memory, so that a rule that hoards is an Error; and the first to go.
 
-    Mapped files do not count: the kernel takes their pages back whenever somebody needs them.
+    Mapped files do not count: the kernel takes their pages back whenever memory is short.
     """
     os.nice(NICENESS)
     limit_bytes = memory_share_bytes(_LIMITS)
@@ -35,7 +35,7 @@ def limit_resources() -> None:
         with open(_OOM_SCORE, "w") as file:
             file.write(_KILLED_FIRST)
     except OSError:
-        return  # a kernel without it; the training is no worse off than with any other process
+        return  # a kernel without it; then this is a process like any other
 
 
 def memory_share_bytes(limit_files: Sequence[str]) -> int:

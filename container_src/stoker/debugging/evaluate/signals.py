@@ -10,20 +10,20 @@ from types import FrameType
 from stoker.debugging.rule_faults import shorten_limit
 
 JOB_STOPPED = signal.SIGTERM
-"""The training was stopped from outside; what is saved is still judged."""
+"""The training was stopped from outside; what is saved is still evaluated."""
 
 CONCLUDE = signal.SIGINT
 """The time is over: write down how things stand, and end."""
 
 LAST_ANSWER_SECONDS = 3.0
-"""For all that rules are still asked then. The launcher kills after six, and all rules with it."""
+"""For all remaining answers together. The launcher kills this process 20 s after the signal."""
 
 _SHORTEST_ANSWER_SECONDS = 0.5
 """For a rule whose turn comes when that is used up: it has done nothing wrong."""
 
 
 class EvaluatorSignals:
-    """What was wished so far. An evaluator whose launcher is gone concludes by itself."""
+    """What was requested so far. An evaluator whose launcher is gone concludes by itself."""
 
     def __init__(self) -> None:
         self.is_job_stopped = False
@@ -32,8 +32,8 @@ class EvaluatorSignals:
 
     def listen(self) -> None:
         """From now on signals are noted; for the main thread of a process of our own."""
-        signal.signal(JOB_STOPPED, self._hear)
-        signal.signal(CONCLUDE, self._hear)
+        signal.signal(JOB_STOPPED, self._receive)
+        signal.signal(CONCLUDE, self._receive)
 
     @property
     def is_over(self) -> bool:
@@ -51,7 +51,7 @@ class EvaluatorSignals:
         self._told_to_conclude_at = time.monotonic()
         shorten_limit(LAST_ANSWER_SECONDS)
 
-    def _hear(self, number: int, _frame: FrameType | None) -> None:
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
         if number == JOB_STOPPED:
             self.is_job_stopped = True
         else:

@@ -1,13 +1,14 @@
-"""One rule at work: what it has seen, what it found, and how it stands."""
+"""One rule at work: what it has seen, what it found, and its status."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.bus.rule_status import RuleStatus, now_text
-from stoker.contract.record import Record
+from stoker.bus.rule_status import RuleStatus
 from stoker.debugging.need import Need, check_needs
 from stoker.debugging.rule import Finding, Rule
 from stoker.debugging.rule_faults import RULE_FAULTS, describe_fault, time_limit
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 _MOST_NAMES = 12
 
 
-class Fired(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fired:
     """A rule's condition was met."""
 
     rule: str
@@ -54,7 +56,7 @@ class WatchedRule:
         """
         self.spec = spec
         self.status = RuleStatus(
-            name=spec.name, rule=spec.rule, status="InProgress", changed_at=now_text()
+            name=spec.name, rule=spec.rule, status="InProgress", modified=time.time()
         )
         self.unread_steps = 0
         """How many steps it could not look at."""
@@ -76,13 +78,13 @@ class WatchedRule:
         except RULE_FAULTS as error:  # of a user's own rule
             self._end("Error", describe_fault(error))
         if getattr(self._rule, "stop_training_on_fire", False):
-            self.spec = spec.replace(actions=(*spec.actions, Action(kind="stop")))
+            self.spec = replace(spec, actions=(*spec.actions, Action(kind="stop")))
 
     @property
     def is_over(self) -> bool:
         return self.status.status != "InProgress"
 
-    def judge(self, tensors: StepTensors) -> Fired | None:
+    def evaluate(self, tensors: StepTensors) -> Fired | None:
         """Asks about one step."""
         if self._rule is None or self.is_over:
             return None
@@ -98,21 +100,21 @@ class WatchedRule:
         except TensorsUnreadable as error:  # damaged, or gone meanwhile
             self.note_unread(tensors.step, error)
             return None
-        except RULE_FAULTS as error:  # the rule's own fault, and the others go on
+        except RULE_FAULTS as error:  # the rule's own fault; the others continue
             self._end("Error", f"at step {tensors.step}: {describe_fault(error)}")
             return None
         self.status = self.status.replace(evaluated_steps=self.status.evaluated_steps + 1)
         return self._note(finding, tensors.step, tensors.mode, tensors.mode_step)
 
-    def note_unread(self, step: int, error: Exception) -> None:
-        """A step is there, but cannot be read."""
+    def note_unread(self, step: int, reason: Exception | str) -> None:
+        """A step is there, but cannot be read, or came too late."""
         if not self.is_over:
-            self.last_step = step
+            self.last_step = max(self.last_step, step)
             self.unread_steps += 1
-            reason = str(error) or type(error).__name__
-            self.unread = self.unread or f"step {step} cannot be judged: {reason}"
+            reason = str(reason) or type(reason).__name__
+            self.unread = self.unread or f"step {step} cannot be evaluated: {reason}"
 
-    def judge_time(self, seconds_since_last_step: float, *, last_step: int) -> Fired | None:
+    def evaluate_time(self, seconds_since_last_step: float, *, last_step: int) -> Fired | None:
         """Asks whether too much time has passed."""
         if self._rule is None or self.is_over:
             return None
@@ -132,7 +134,7 @@ class WatchedRule:
             steps: how many steps were.
 
         Returns:
-            What somebody should know; empty if all is well.
+            A message for the user; empty if all is well.
         """
         if self._rule is None or self.is_over:
             return ""
@@ -178,7 +180,7 @@ class WatchedRule:
         return Fired(rule=name, step=step, mode=mode, mode_step=mode_step, finding=finding)
 
     def _lacks(self, rule: Rule, names: Sequence[str], steps: int) -> str:
-        """Why it could not judge anything of the run; empty if it could."""
+        """Why it could not evaluate anything of the run; empty if it could."""
         if self.unread and not self.status.evaluated_steps:
             return f"none of {self.unread_steps} steps can be read: {self.unread}"
         never = [need for need in self._needs if need not in self._met and not need.is_optional]
@@ -192,7 +194,9 @@ class WatchedRule:
         if not self.unread:
             return ""
         steps = self.unread_steps + self.status.evaluated_steps
-        return f"did not see {self.unread_steps} of {steps} steps, which cannot be read"
+        return (
+            f"did not see {self.unread_steps} of {steps} steps, which cannot be read or came late"
+        )
 
     def _too_few_steps(self, least: int) -> str:
         seen = self.status.evaluated_steps
@@ -206,21 +210,22 @@ class WatchedRule:
 
     def _end(self, status: Status, details: str) -> None:
         self.status = self.status.with_status(status, details)
-        self._rule = None  # what it remembers may be much, and the other rules go on
+        self._rule = None  # what it remembers may be much, and the other rules continue
 
 
 def _checked(finding: object) -> Finding | None:
     """What a rule returned: of a user's own it may be anything.
 
     Raises:
-        TypeError, ValueError: it is no finding.
+        TypeError, ValueError: it is not a finding.
     """
     if finding is None or finding is False:
         return None
     if not isinstance(finding, Finding):
         raise TypeError(f"it returned {finding!r:.80}, but a Finding or None is expected")
     numbers = {str(name): float(number) for name, number in finding.values.items()}
-    return finding.replace(
+    return replace(
+        finding,
         message=" ".join(str(finding.message).split()),
         # A tensor itself instead of its name, as a user's own rule may say it.
         tensor=str(getattr(finding.tensor, "name", finding.tensor) or ""),

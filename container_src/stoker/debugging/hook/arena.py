@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import threading
 from collections.abc import Sequence
@@ -10,12 +11,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 ALIGNMENT_BYTES = 64
 _SMALLEST_BYTES = 1 << 20
 _HUGE_PAGES_BYTES = 4 << 20
 _WIPE_ON_FORK = 18
 """Linux's MADV_WIPEONFORK, which Python has no name for: children get zeros in its place."""
+_POPULATE_WRITE = 23
+"""Linux's MADV_POPULATE_WRITE, since 5.14."""
+_POPULATED_BYTES = 4 << 20
 _PATIENCE_SECONDS = 60.0
 
 # What NumPy, and so the files, can hold; the rest is widened.
@@ -41,6 +46,11 @@ def saved_type(dtype: torch.dtype) -> torch.dtype:
     if dtype in _KEPT:
         return dtype
     return torch.complex64 if dtype.is_complex else torch.float32
+
+
+def padded_bytes(size_bytes: int) -> int:
+    """What a tensor takes in an arena."""
+    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 class _Place(NamedTuple):
@@ -85,9 +95,9 @@ class Arena:
 
     def _room(self, name: str, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
         size_bytes = shape.numel() * dtype.itemsize
-        padded_bytes = -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-        if not self._chunks or self._left_bytes() < padded_bytes:
-            self._grow(padded_bytes)
+        taken_bytes = padded_bytes(size_bytes)
+        if not self._chunks or self._left_bytes() < taken_bytes:
+            self._grow(taken_bytes)
         place = self._places.get(name)
         here = (self._chunk, self._offset_bytes, shape, dtype)
         if place is None or place[:4] != here:
@@ -95,8 +105,8 @@ class Arena:
             with torch.inference_mode(False):
                 flat = self._chunks[self._chunk][self._offset_bytes :][:size_bytes]
                 self._places[name] = place = _Place(*here, flat.view(dtype).view(shape))
-        self._offset_bytes += padded_bytes
-        self.used_bytes += padded_bytes
+        self._offset_bytes += taken_bytes
+        self.used_bytes += taken_bytes
         return place.view
 
     def _left_bytes(self) -> int:
@@ -123,14 +133,40 @@ def _allocate(size_bytes: int, *, is_pinned: bool) -> torch.Tensor:
             # Else the first step that uses it is slowed by one fault for each 4 KiB.
             _advise(memory, mmap.MADV_HUGEPAGE)
         # Else a step after each fork of a DataLoader copies all pages. (Not MADV_DONTFORK: a
-        # child that lets go of it would unmap what it has got at the same address meanwhile.)
+        # child that frees it would unmap what it has at the same address by then.)
         _advise(memory, _WIPE_ON_FORK)
-        return torch.from_numpy(np.frombuffer(memory, dtype=np.uint8))
+        content = np.frombuffer(memory, dtype=np.uint8)
+        if size_bytes >= _HUGE_PAGES_BYTES:
+            _populate(content)
+        return torch.from_numpy(content)
 
 
 def _advise(memory: mmap.mmap, advice: int) -> None:
     with suppress(OSError):  # a kernel without that
         memory.madvise(advice)
+
+
+def _populate(content: NDArray[np.uint8]) -> None:
+    """Has the system provide the memory now, in another thread.
+
+    The first use of a page takes the training longer than the copy into it, on a virtual machine
+    ten times as long. Nothing is written: the step may be copied into it meanwhile.
+    """
+    # Not `mmap.madvise`, which keeps the interpreter from all other threads.
+    madvise = ctypes.CDLL(None).madvise
+
+    def populate(content: NDArray[np.uint8]) -> None:
+        # Piece by piece: meanwhile no other thread may change the process's memory map.
+        for start in range(0, content.nbytes, _POPULATED_BYTES):
+            piece = content[start : start + _POPULATED_BYTES]
+            place, size_bytes = ctypes.c_void_p(piece.ctypes.data), ctypes.c_size_t(piece.nbytes)
+            if madvise(place, size_bytes, _POPULATE_WRITE):
+                return  # an older kernel: then the first use takes its time
+
+    with suppress(RuntimeError):  # no thread can be started
+        threading.Thread(
+            target=populate, args=(content,), name="stoker-arena", daemon=True
+        ).start()
 
 
 class Pool:
@@ -146,20 +182,20 @@ class Pool:
         self._in_use: list[Arena] = []
         self._free: list[Arena] = []
         self._is_stuck = False
-        """Nobody waits for a disk that hangs a second time."""
+        """The training does not wait for a disk that hangs a second time."""
         self.waited = 0
         """How often the training had to wait for the disk."""
 
     @property
     def size_bytes(self) -> int:
-        """Of all that it holds. Arenas grow while a step has them, so it is added up anew."""
+        """Of all that it holds. Arenas grow while a step has them, so it is added up each time."""
         return _size_bytes(self._in_use) + _size_bytes(self._free)
 
     def take(self, expected_bytes: int = 0) -> Arena | None:
-        """An empty arena; None if the steps before take all memory and nobody waits longer.
+        """An empty arena; None if earlier steps use all memory and the wait is over.
 
         Args:
-            expected_bytes: what the step will need, as far as anybody knows.
+            expected_bytes: what the step will need, as far as it is known.
         """
         with self._changed:
             if not self._has_room(expected_bytes):

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import os
 import sys
-import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 import torch
 from torch import distributed
 
-from stoker.contract.record import Record
+from stoker.contract.process_end import Stage, at_end, finish_in_child
 from stoker.debugging.hook.capture import Capture
 from stoker.debugging.hook.config import HookConfig
 from stoker.debugging.hook.recorder import Recorder, Sink
 from stoker.debugging.need import Need
+from stoker.debugging.tensors.background import END_SECONDS
 from stoker.debugging.tensors.end_marker import Claim, mark_end, unmark_end
 
 
-class Place(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
     """Where the hook runs, as far as torch does not tell."""
 
     rank: int = 0
@@ -46,7 +47,7 @@ def attach(
     Args:
         config: what to save, and when.
         folder: where to; smdebug's readers and `stoker tensors` read it.
-        needs: what rules want besides.
+        needs: what rules want in addition.
         place: which of several processes this is, and the like.
         sink: gets the same steps.
 
@@ -81,7 +82,7 @@ class Hook:
         self._wait: Callable[[], object] = _nothing
         """Where the hook has given up: for what was handed over before."""
         self.capture = Capture(self._start, guard=self._guarded)
-        _forget_in_children(self)
+        at_end(self.close, forget=self._forget, stage=Stage.SOURCE)
 
     def __enter__(self) -> Self:
         return self
@@ -94,17 +95,17 @@ class Hook:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Ends the last step, writes all that is left and takes the hook off."""
+    def close(self, timeout_seconds: float = END_SECONDS) -> None:
+        """Ends the last step, writes all that is left within a bound and takes the hook off."""
         if self._is_closed:
             self._wait()
             return
         self._take_off()
         if self._recorder is not None:
             try:
-                self._recorder.close()
+                self._recorder.close(timeout_seconds)
                 self._leave_folder(is_end=not self._recorder.has_failed)
-            except Exception as error:  # a full disk, say: the training has succeeded all the same
+            except Exception as error:  # a full disk, say: the training has succeeded anyway
                 _warn(f"the last tensors are not saved: {error}")
         if self._claim is not None:
             self._claim.release()
@@ -121,14 +122,13 @@ class Hook:
 
     def _take_off(self) -> None:
         self._is_closed = True
-        atexit.unregister(self.close)
         self.capture.close()
 
     def _give_up(self, *, is_end: bool) -> None:
-        """Takes the hook off while the training goes on, which does not wait for the last writes.
+        """Removes the hook during the training, which does not wait for the last writes.
 
         Args:
-            is_end: nobody else will save in the folder, as far as we know.
+            is_end: no other process will save in the folder, as far as we know.
         """
         self._take_off()
         recorder, self._recorder = self._recorder, None  # its memory goes with it
@@ -157,7 +157,7 @@ class Hook:
             if self._recorder is None:
                 self._give_up(is_end=False)
         elif self._recorder.has_failed:
-            _warn("the debugger's hook is off now; the training goes on")
+            _warn("the debugger's hook is off now; the training continues")
             self._give_up(is_end=False)
         return self._recorder
 
@@ -183,9 +183,7 @@ class Hook:
             sink=self._sink,
             warn=_warn,
         )
-        # After the writer's own: the last to come is the first to be called.
-        atexit.register(self.close)
-        self._close_at_end_of_child()
+        finish_in_child()
         return recorder
 
     def _claim_folder(self, worker: str) -> bool:
@@ -203,13 +201,6 @@ class Hook:
             _warn(f"another process saves its tensors in {self._folder}: this one saves none")
         return self._claim.is_ours
 
-    def _close_at_end_of_child(self) -> None:
-        # What multiprocessing starts leaves by os._exit: atexit is not for it.
-        process = sys.modules.get("multiprocessing.process")
-        util = sys.modules.get("multiprocessing.util")
-        if process is not None and util is not None and process.parent_process() is not None:
-            util.Finalize(None, self.close, exitpriority=100)
-
     def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the function's own
             if self._is_closed:
@@ -218,7 +209,7 @@ class Hook:
                 return function(*args, **kwargs)
             except Exception as error:  # saved tensors are never worth a training
                 _warn(
-                    "the debugger's hook has failed and is off now; the training goes on:"
+                    "the debugger's hook has failed and is off now; the training continues:"
                     f" {type(error).__name__}: {error}"
                 )
                 self._give_up(is_end=True)
@@ -241,17 +232,6 @@ class Hook:
 
 def _nothing() -> None:
     """There is nothing to wait for."""
-
-
-def _forget_in_children(hook: Hook) -> None:
-    reference = weakref.ref(hook)
-
-    def forget() -> None:
-        found = reference()
-        if found is not None:
-            found._forget()
-
-    os.register_at_fork(after_in_child=forget)
 
 
 def _has_smdebug_hook() -> bool:

@@ -31,8 +31,8 @@ Enter = Callable[[nn.Module], Visit | None]
 class Temporary:
     """A hook that is on a module for one call, or until an interruption of that is noticed.
 
-    Whoever copies or pickles the module in between gets one that does nothing, and needs nothing
-    of ours to be loaded.
+    A copy or pickle of the module that is made in between has a hook that does nothing, and
+    loading it does not need Stoker.
     """
 
     def __init__(self, function: Callable[..., None]) -> None:
@@ -49,7 +49,7 @@ class OutermostCalls:
     """Listens to calls of modules by torch's public hooks.
 
     While an outermost call runs, the global hook is not there: the modules inside cost nothing,
-    and a compiler that looks at them finds nothing of ours. What is put on the module itself for
+    and a compiler that looks at them finds none of our code. What is put on the module itself for
     that time goes with the end of the call, so that copies and pickles of it stay clean.
 
     Only one thread is followed: two that train at a time would make one step of both.
@@ -95,7 +95,7 @@ class OutermostCalls:
             self._listen()
 
     def is_followed(self) -> bool:
-        """Whether this is the thread whose calls are told of."""
+        """Whether this is the thread whose calls are reported."""
         return self._thread is threading.current_thread()
 
     def make_hook(self, function: Callable[..., None]) -> Temporary:

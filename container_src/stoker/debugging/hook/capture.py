@@ -42,7 +42,7 @@ class Capture:
     def __init__(self, start: Start, *, guard: Guard) -> None:
         """
         Args:
-            start: asked before each step who gets the tensors, and None where nobody does.
+            start: called before each step for the recorder of its tensors; None to save nothing.
             guard: made around each function that torch calls, so that none of them raises.
         """
         self._start = start
@@ -53,7 +53,7 @@ class Capture:
         self._seen: set[Model] = set()
         """The models that were called in this step, as a whole or in part …"""
         self._called: WeakSet[nn.Module] = WeakSet()
-        """… and the very modules."""
+        """… and exactly these modules."""
         self._mode: Mode | None = None
         self._has_loss = False
         """A loss was seen in this step."""
@@ -93,7 +93,7 @@ class Capture:
         if is_unusual_call():
             return None
         if isinstance(module, ParametrizationList):
-            return _look_away  # somebody reads a weight, which is computed when it is read
+            return _look_away  # a weight is read, which is computed when it is read
         # What an error in the call before has left.
         self.losses.is_quiet = False
         _remove(self._inside)
@@ -164,7 +164,7 @@ class Capture:
                 self._take_parameters(step, plan)
             self._listen_to_gradients(model, plan)
             if not has_compiler(module):
-                self._listen_inside(plan, besides=inner)
+                self._listen_inside(plan, exclude=inner)
         self._seen.add(model)
         self._called.add(inner)
         return self._guard(self._leave_model)
@@ -181,7 +181,7 @@ class Capture:
         return model.has_trainable and is_other and not is_teacher
 
     def _count_frozen_call(self) -> None:
-        """A frozen model that is called on and on after the optimizer is no teacher any more.
+        """A frozen model that is called repeatedly after the optimizer is not a teacher any more.
 
         It makes a score such as FID, say, over thousands of images: each call adds to the step,
         so that ends here. A few may come before a second optimizer has its turn.
@@ -234,10 +234,10 @@ class Capture:
                 handle = parameter.register_hook(take)  # type: ignore[no-untyped-call]
                 self._gradients.append(handle)
 
-    def _listen_inside(self, plan: Plan, *, besides: nn.Module) -> None:
+    def _listen_inside(self, plan: Plan, *, exclude: nn.Module) -> None:
         """Of the modules inside, those with something that is wanted; until the call ends."""
         for name, module, is_of_loss in plan.modules():
-            if module is besides:
+            if module is exclude:
                 continue
             if is_of_loss:
                 self._listen_to_inner_loss(module)
@@ -303,7 +303,7 @@ class _Ends:
 def _look_away(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: object
 ) -> None:
-    """The end of a call that nobody wants to know of, nor of the calls inside."""
+    """The end of a call that is ignored, with the calls inside."""
 
 
 def _remove(handles: list[RemovableHandle]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from stoker.contract.record import Record
 from stoker.debugging.booleans import parse_boolean
 from stoker.debugging.hook.wanted import DEFAULT, LOSSES, REGEXES, Schedules, Wanted
 from stoker.debugging.need import ALL
@@ -18,17 +18,18 @@ from stoker.errors import ConfigInvalid
 
 WhenFull = Literal["wait", "drop"]
 _TIMES = ("save_interval", "save_steps", "start_step", "end_step")
-_FORMS = ("include_regex", "reductions", "save_raw_tensor", "save_shape")
+_FORMS = ("include_regex", "reductions", "save_raw_tensor", "save_shape", "save_histogram")
 _OF_MODES = {f"{mode.lower()}.{time}" for mode in MODES for time in _TIMES}
 HOOK_KEYS = {
     *(*_TIMES, *_FORMS, *_OF_MODES),
     *("save_all", "include_workers", "export_tensorboard", "tensorboard_dir"),
 }
-COLLECTION_KEYS = {*_TIMES, *_FORMS, *_OF_MODES, "save_histogram"}
+COLLECTION_KEYS = {*_TIMES, *_FORMS, *_OF_MODES}
 _FILE = "debughookconfig.json"
 
 
-class HookConfig(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HookConfig:
     """What the hook saves, where nothing but the rules' needs is still to be added.
 
     Example:
@@ -36,14 +37,14 @@ class HookConfig(Record):
     """
 
     wanted: tuple[Wanted, ...] = ()
-    schedules: Schedules = dict.fromkeys(MODES, Schedule())
+    schedules: Schedules = field(default_factory=lambda: dict.fromkeys(MODES, Schedule()))
     """Of whatever has none of its own."""
     include_workers: Literal["one", "all"] = "one"
     when_full: WhenFull = "wait"
     limit_bytes: int = 1 << 30
     """Of memory for steps that wait to be written."""
     warnings: tuple[str, ...] = ()
-    """What was asked for and is left out, since nobody here knows it."""
+    """What was asked for and is left out, since it is unknown here."""
 
 
 class _Noted:
@@ -70,7 +71,7 @@ def read_hook_config(content: Mapping[str, Any]) -> HookConfig:
     """What the content of debughookconfig.json asks for. `{}` means losses, every 500 steps.
 
     What is not known here may be for someone else, such as an smdebug hook of the script's own:
-    it is no mistake. The SDK itself asks for collections that only XGBoost has.
+    it is not a mistake. The SDK itself asks for collections that only XGBoost has.
 
     Raises:
         ConfigInvalid: with all mistakes of it.
@@ -131,7 +132,7 @@ def _of_collection(
         reductions=reductions,
         has_values=not reductions or form.flag("save_raw_tensor"),
         has_shapes=form.flag("save_shape"),
-        has_histogram=name != LOSSES and own.flag("save_histogram", default=True),
+        has_histogram=name != LOSSES and own.flag("save_histogram", default=hook.asks_histograms),
     )
 
 
@@ -149,7 +150,7 @@ def _of_hook(parameters: _Parameters, schedules: Schedules) -> list[Wanted]:
             reductions=reductions,
             has_values=not reductions or parameters.flag("save_raw_tensor"),
             has_shapes=parameters.flag("save_shape"),
-            has_histogram=True,
+            has_histogram=parameters.asks_histograms,
         )
         for name, regexes in named.items()
         if regexes
@@ -175,6 +176,11 @@ class _Parameters:
     def has(self, key: str) -> bool:
         return key in self._content
 
+    @property
+    def asks_histograms(self) -> bool:
+        """Of the whole hook: only then, since they may take more room than a small net itself."""
+        return self.flag("save_histogram", default=self.flag("export_tensorboard"))
+
     def schedules(self, defaults: Schedules) -> Schedules:
         """For each mode: its own key, else the plain one, else the default."""
         return {mode: self._schedule(mode, defaults[mode]) for mode in MODES}
@@ -189,7 +195,7 @@ class _Parameters:
         if given.get("save_interval") == 0:
             self._note("has save_interval 0: expected 1 or more")
             del given["save_interval"]
-        return default.replace(**given)
+        return replace(default, **given)
 
     def reductions(self) -> tuple[str, ...]:
         names = _split(self._content.get("reductions"))

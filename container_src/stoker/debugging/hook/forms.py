@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from stoker.debugging.description import Description
@@ -122,7 +123,7 @@ class Table:
             if is_due and wanted.names_tensors and not is_optional:
                 known = missed.setdefault(wanted.collection, wanted)
                 regexes = dict.fromkeys((*known.regexes, *wanted.regexes))
-                missed[wanted.collection] = known.replace(regexes=tuple(regexes))
+                missed[wanted.collection] = replace(known, regexes=tuple(regexes))
         return [wanted for name, wanted in missed.items() if name not in met]
 
 
@@ -140,7 +141,8 @@ def _collection(wanted: Wanted, names: Sequence[str]) -> Collection:
 
 
 def _union(one: Collection, other: Collection) -> Collection:
-    return one.replace(
+    return replace(
+        one,
         tensor_names=tuple(dict.fromkeys((*one.tensor_names, *other.tensor_names))),
         include_regex=tuple(dict.fromkeys((*one.include_regex, *other.include_regex))),
         reductions=tuple(dict.fromkeys((*one.reductions, *other.reductions))),

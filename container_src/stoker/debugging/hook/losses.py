@@ -1,4 +1,4 @@
-"""Losses that are no modules: `torch.nn.functional.cross_entropy` and its kin."""
+"""Losses that are not modules: `torch.nn.functional.cross_entropy` and similar functions."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class FunctionalLosses:
         self._told = told
         self._is_followed = is_followed
         self.is_quiet = False
-        """Calls now belong to a loss that is told of as a whole."""
+        """Calls now belong to a loss that is reported as a whole."""
         for name in FUNCTIONS:
-            _stand_before(name)
+            _wrap(name)
         _LISTENERS.append(self)
 
     def close(self) -> None:
-        """Listens no more. What stands before torch's functions stays, and does nothing.
+        """Stops listening. The wrappers of torch's functions stay, and do nothing.
 
         The script may have taken it by name. pickle looks a function up by its name and refuses
         one that is not found there, and with it the model that holds it.
@@ -51,7 +51,7 @@ class FunctionalLosses:
             _LISTENERS.remove(self)
 
     def call(self, name: str, original: Function, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the loss's own
-        """Calls a loss function, and tells of it."""
+        """Calls a loss function, and reports the call."""
         if self.is_quiet or not self._is_followed():
             return original(*args, **kwargs)
         self.is_quiet = True  # one loss may call another
@@ -64,16 +64,16 @@ class FunctionalLosses:
 
 
 def is_listened_to() -> bool:
-    """Whether anybody is told of torch's loss functions."""
+    """Whether calls of torch's loss functions are reported."""
     return bool(_LISTENERS)
 
 
 _LISTENERS: list[FunctionalLosses] = []
 _OURS: dict[str, Function] = {}
-"""What stands before each function: one for the whole process."""
+"""The wrapper of each function: one for the whole process."""
 
 
-def _stand_before(name: str) -> None:
+def _wrap(name: str) -> None:
     original = getattr(functional, name, None)
     if original is not None and original is not _OURS.get(name):
         _OURS[name] = _before(name, original)
@@ -84,7 +84,7 @@ def _before(name: str, original: Function) -> Function:
     is_compiling, listeners, partial = torch.compiler.is_compiling, _LISTENERS, functools.partial
 
     def ours(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the loss's own
-        # A compiled model keeps its loss in one graph; nobody could see it from here anyway.
+        # A compiled model keeps its loss in one graph; it could not be seen from here anyway.
         if is_compiling() or not listeners:
             return original(*args, **kwargs)
         call = original

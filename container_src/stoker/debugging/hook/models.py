@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from stoker.debugging.description import Description, Kind
 
-# What stands around a model, and where the model is in it.
+# Wrappers of a model, and where the model is in them.
 _WRAPPERS = {
     "OptimizedModule": "_orig_mod",
     "DistributedDataParallel": "module",
@@ -26,7 +27,7 @@ _WRAPPER_NAMES = re.compile(
 
 
 def unwrap(module: nn.Module) -> nn.Module:
-    """The model that somebody wrote, without what distributes or compiles it."""
+    """The user's model, without what distributes or compiles it."""
     while (inner := _inside(module)) is not None:
         module = inner
     return module
@@ -48,7 +49,7 @@ def _inside(module: nn.Module) -> nn.Module | None:
 
 
 def class_name(module: nn.Module) -> str:
-    """The class that somebody wrote, also where it is scripted."""
+    """The user's class, also where it is scripted."""
     is_scripted = isinstance(module, torch.jit.ScriptModule)
     return str(module.original_name) if is_scripted else type(module).__name__
 
@@ -62,7 +63,7 @@ def is_loss(module: nn.Module) -> bool:
 
 
 class Model:
-    """One of the outermost models. It is the script's: if nobody else holds it, it goes."""
+    """One of the outermost models. It is the script's: held by a weak reference only."""
 
     def __init__(self, module: nn.Module, label: str, *, is_first: bool) -> None:
         self._module = weakref.ref(module)
@@ -149,7 +150,7 @@ class Model:
             clean = _clean(full)
             if clean != _clean(path):
                 yield f"{self._prefix}{clean}", child
-            # Nobody can look into what is compiled, but at what goes in and out.
+            # The inside of a compiled model cannot be seen, only its inputs and outputs.
             if not _is_compiled(child):
                 yield from self._inner(child, full, seen)
 
@@ -194,7 +195,7 @@ class Models:
 
 
 def describe_gradient(parameter: Description) -> Description:
-    return parameter.replace(name=f"gradient/{parameter.name}", kind="gradient")
+    return replace(parameter, name=f"gradient/{parameter.name}", kind="gradient")
 
 
 def describe_end(
@@ -238,6 +239,6 @@ def is_unusual_call() -> bool:
 
 
 def is_cuda_graph_made() -> bool:
-    """Whether CUDA records what is asked of it, to do it again later: a copy of ours as well."""
+    """Whether CUDA records calls to repeat them later (graphs): our copies, too."""
     has_cuda: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return has_cuda and torch.cuda.is_current_stream_capturing()

@@ -18,7 +18,7 @@ from stoker.debugging.step_tensors import Mode
 from stoker.debugging.tensors.step_file import SavedStep
 
 _RECORD_BYTES = 1024
-"""About what Python keeps of a tensor besides its content: name, description, views."""
+"""About what Python keeps of a tensor in addition to its content: name, description, views."""
 
 
 class OpenStep:

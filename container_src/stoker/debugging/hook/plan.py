@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from stoker.debugging.description import Description
-from stoker.debugging.hook.arena import ALIGNMENT_BYTES, saved_type
+from stoker.debugging.hook.arena import padded_bytes, saved_type
 from stoker.debugging.hook.forms import Form, Forms
 from stoker.debugging.hook.models import Model, describe_end, describe_gradient, is_loss
 
@@ -31,7 +31,7 @@ class WantedParameter(NamedTuple):
         """Host memory for the copies that are made of it and of its gradient, which is alike."""
         from_cpu = weight.device.type == "cpu"
         copies = sum(form is not None and form.is_copied(from_cpu=from_cpu) for form in self.forms)
-        return copies * (weight.numel() * saved_type(weight.dtype).itemsize + ALIGNMENT_BYTES)
+        return copies * padded_bytes(weight.numel() * saved_type(weight.dtype).itemsize)
 
 
 class Plan:

@@ -26,7 +26,7 @@ from stoker.debugging.hook.wanted import (
 )
 from stoker.debugging.need import Need
 from stoker.debugging.step_tensors import Mode
-from stoker.debugging.tensors.background import BackgroundWriter
+from stoker.debugging.tensors.background import END_SECONDS, BackgroundWriter
 from stoker.debugging.tensors.collection import write_collections
 from stoker.debugging.tensors.folder_notes import read_descriptions, write_descriptions
 from stoker.debugging.tensors.step_file import SavedStep
@@ -80,7 +80,7 @@ class Recorder:
         counts = read_counts(checkpoint_dir) if checkpoint_dir else Counts()
         if counts.step < 0:
             counts = self._go_on()
-        # All workers go on from the same step; one of them keeps the count.
+        # All workers continue from the same step; one of them keeps the count.
         self._checkpoints = (
             CheckpointWatch(checkpoint_dir) if checkpoint_dir and is_first else None
         )
@@ -94,7 +94,7 @@ class Recorder:
 
     @property
     def has_failed(self) -> bool:
-        """Files cannot be written: there is no use in going on."""
+        """Files cannot be written: saving more is pointless."""
         return self._writer.has_failed
 
     def _go_on(self) -> Counts:
@@ -174,7 +174,7 @@ class Recorder:
         self._writer.flush()
 
     def leave(self, then: Callable[[], None]) -> Callable[[], object]:
-        """Saves nothing more. What was handed over is written still, and nobody waits for it.
+        """Saves nothing more. What was handed over is still written, without waiting for it.
 
         Args:
             then: done afterwards, by the writer's thread.
@@ -186,11 +186,11 @@ class Recorder:
         self._writer.end(then)
         return self._writer.close
 
-    def close(self) -> None:
-        """Writes all that is left, and says what was never seen."""
+    def close(self, timeout_seconds: float = END_SECONDS) -> None:
+        """Writes all that is left, within a bound, and says what was never seen."""
         self.end_step()
         self._note_checkpoints(is_last=True)
-        self._writer.close()
+        self._writer.close(timeout_seconds)
         if self._dropped:
             self._warn(f"{self._dropped} steps were not saved: the disk was too slow for them")
         for wanted in self._table.unmet():

@@ -40,7 +40,7 @@ def reduce(tensor: torch.Tensor, names: tuple[str, ...]) -> dict[str, float]:
 
 
 def reduce_on_device(tensor: torch.Tensor, names: Iterable[str]) -> torch.Tensor:
-    """The same of a tensor elsewhere, as one tensor there: nobody waits for it yet."""
+    """The same of a tensor elsewhere, as one tensor there, without waiting for it."""
     flat = _flat(tensor)
     found = [_ON_DEVICE[name.removeprefix("abs_")](_signed(flat, name)) for name in names]
     return torch.stack([value.double() for value in found])

@@ -13,19 +13,21 @@ start, end   step                       start_step, end_step
 reductions   names, by commas           reductions
 values       yes | no                   save_raw_tensor
 shapes       yes | no                   save_shape
+histograms   yes | no                   save_histogram, for TensorBoard
 regex        patterns, by commas        include_regex
 workers      one | all                  include_workers
 full         wait | drop                – when the disk is slower than the training
 memory       such as 512MB or 2GB       – for steps that wait to be written
 
 A mode (`train.`, `eval.`, …) goes before every, steps, start and end; the name of a collection
-before those, reductions, values, shapes and regex.
+before those, reductions, values, shapes, histograms and regex.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import replace
 from typing import Any
 
 from stoker.debugging.hook.config import HookConfig, WhenFull, read_hook_config
@@ -40,6 +42,7 @@ _KEYS = {
     "reductions": "reductions",
     "values": "save_raw_tensor",
     "shapes": "save_shape",
+    "histograms": "save_histogram",
     "regex": "include_regex",
 }
 _WHOLE_KEYS = ("collections", "workers", "full", "memory")
@@ -67,7 +70,7 @@ def read_request(text: str) -> HookConfig:
         name, equals, value = setting.partition("=")
         scope, _, key = name.rpartition(".")
         if not equals or not value:
-            raise _refusal(f"{setting!r:.80} is no setting: expected key=value")
+            raise _refusal(f"{setting!r:.80} is not a setting: expected key=value")
         if not scope and key in _WHOLE_KEYS:
             whole[key] = value
         elif key not in _KEYS:
@@ -84,8 +87,9 @@ def read_request(text: str) -> HookConfig:
 
 def merge(file: HookConfig, request: HookConfig) -> HookConfig:
     """Both are saved; where they differ on the whole, the request has the last word."""
-    is_plain = request.schedules == HookConfig.schedules
-    return request.replace(
+    is_plain = request.schedules == HookConfig().schedules
+    return replace(
+        request,
         wanted=(*file.wanted, *request.wanted),
         schedules=file.schedules if is_plain else request.schedules,
         include_workers="all"
@@ -111,7 +115,8 @@ def _make(
         )
     except ConfigInvalid as error:
         raise _refusal(error.message.partition(": ")[2]) from None
-    return config.replace(
+    return replace(
+        config,
         when_full=_when_full(whole.get("full", "wait")),
         limit_bytes=_size_bytes(whole.get("memory", "1GB")),
     )

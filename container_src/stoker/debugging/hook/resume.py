@@ -1,6 +1,6 @@
-"""Where the counting of steps goes on after an interruption: smdebug's own state file.
+"""Where the count of steps continues after an interruption: smdebug's own state file.
 
-`metadata.json` lies beside the checkpoints and comes back with them. It says how many steps were
+`metadata.json` is next to the checkpoints and is restored with them. It says how many steps were
 done when each checkpoint was made, so that a resumed run does not begin again at step 0.
 """
 
@@ -10,10 +10,11 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
-from stoker.contract.files import write_atomically
-from stoker.contract.record import Record
+from stoker.contract.files import read_regular, write_atomically
+from stoker.contract.upload_markers import IGNORED
 from stoker.debugging.step_tensors import Mode
 from stoker.debugging.tensors.index import IndexFolder
 
@@ -21,16 +22,15 @@ FILE = "metadata.json"
 _LOOK_SECONDS = 1.0
 _MOST_WATCHED = 8
 """Files, and folders, whose times are looked at: the ones that were written last."""
-_DRAFT = ".sagemaker-ignore"
-"""What the service's uploader leaves alone, and so what unfinished things are called."""
 _MOST_STATES = 100
 
 
-class Counts(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
     """How far a run is."""
 
     step: int = -1
-    mode_steps: Mapping[Mode, int] = {}
+    mode_steps: Mapping[Mode, int] = field(default_factory=dict)
     last_saved_step: int | None = None
     run: int = 0
     """How often the job was started before."""
@@ -85,7 +85,7 @@ class CheckpointWatch:
 
         Args:
             counts: tells what was done up to now.
-            is_last: nobody will look later.
+            is_last: this is the last look.
 
         Returns:
             What writes it down, if that has to be: it waits for the disk, and may raise OSError.
@@ -130,7 +130,7 @@ def _checkpoint_paths(folder: str) -> tuple[list[tuple[int, str]], list[tuple[in
     folders, files = [], []
     for parent, inside, names in os.walk(folder):
         # A checkpoint that is being written is none yet; it will get another name.
-        inside[:] = [name for name in inside if not name.endswith(_DRAFT)]
+        inside[:] = [name for name in inside if not name.endswith(IGNORED)]
         folders.append((_changed_at(parent), parent))
         for name in names:
             if name != FILE and "sagemaker-" not in name:
@@ -150,8 +150,7 @@ def _state(counts: Counts) -> dict[str, Any]:
 
 def _read_states(folder: str) -> list[dict[str, Any]]:
     try:
-        with open(f"{folder}/{FILE}", encoding="utf-8") as file:
-            states = json.load(file)
-    except (OSError, ValueError):
+        states = json.loads(read_regular(f"{folder}/{FILE}"))
+    except (OSError, ValueError, RecursionError):
         return []
     return states if isinstance(states, list) else []

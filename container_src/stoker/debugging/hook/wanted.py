@@ -1,11 +1,11 @@
-"""What is saved of which tensors, and when: one entry for each thing that somebody asked for."""
+"""What is saved of which tensors, and when: one entry for each request."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from stoker.contract.record import Record
 from stoker.debugging.description import Description
 from stoker.debugging.need import ALL, COLLECTION_KINDS, Need
 from stoker.debugging.step_tensors import MODES, Mode
@@ -38,7 +38,8 @@ OF_XGBOOST = (
 Schedules = Mapping[Mode, Schedule]
 
 
-class Wanted(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
     """Some tensors of one collection in one form, at some steps."""
 
     collection: str
@@ -46,14 +47,14 @@ class Wanted(Record):
     """Tensors whose name one of these is found in …"""
     need: Need | None = None
     """… and those a rule asks for."""
-    schedules: Mapping[Mode, Schedule] = {}
+    schedules: Mapping[Mode, Schedule] = field(default_factory=dict)
     reductions: tuple[str, ...] = ()
     has_values: bool = True
     """The tensors themselves are wanted."""
     has_shapes: bool = False
     has_histogram: bool = False
     is_content_with_values: bool = False
-    """Whoever asks for reductions can make them from the values, where those are saved anyway."""
+    """The reader can compute the reductions from the values, if those are saved anyway."""
 
     @property
     def names_tensors(self) -> bool:
@@ -90,7 +91,7 @@ def with_needs(
     """Adds what rules need to what is configured.
 
     A need that names no interval follows the collection of its name, where one is configured:
-    whoever sets `gradients` to every 10 steps expects rules about gradients to see those.
+    a user who sets `gradients` to every 10 steps expects rules about gradients to see those.
     """
     schedules = {entry.collection: entry.schedules for entry in reversed(wanted)}
     added = [_of_need(need, schedules.get(need.collection, default)) for need in needs]
@@ -111,7 +112,7 @@ def _of_need(need: Need, schedules: Schedules) -> Wanted:
 
 
 class _Hashable(dict[Mode, Schedule]):
-    """A mapping that nobody changes, so that needs of several rules can be told equal."""
+    """A mapping that is never changed, so that equal needs of several rules are found."""
 
     def __hash__(self) -> int:  # type: ignore[override] # that is the point
         return hash(tuple(self.items()))

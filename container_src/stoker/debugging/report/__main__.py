@@ -20,7 +20,7 @@ from stoker.debugging.tensors import SavedTensors
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Leaves report.html beside the findings, and says so."""
+    """Writes report.html next to the findings, and says so."""
     parser = argparse.ArgumentParser(prog="stoker.debugging.report")
     parser.add_argument("--outcome", default="", help="how the job ended")
     arguments = parser.parse_args(argv)
@@ -44,7 +44,7 @@ def read_report(job: Job, outcome: str) -> Report:
         outcome=outcome,
         rules=tuple(read_rule_statuses(job.paths)),
         findings=findings,
-        curves=tuple(read_curves(saved, besides=[fired.step for fired in findings])),
+        curves=tuple(read_curves(saved, required_steps=[fired.step for fired in findings])),
         saved_steps=len(saved.steps()),
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 
-from stoker.contract.record import Record
 from stoker.debugging.step_tensors import MODES, Mode
 from stoker.debugging.tensors import SavedTensors
 from stoker.debugging.thinning import thin
@@ -18,7 +18,8 @@ MOST_POINTS = 400
 MOST_CURVES = 8
 
 
-class Curve(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
     """One loss in one mode."""
 
     name: str
@@ -28,28 +29,28 @@ class Curve(Record):
 
 
 def read_curves(
-    saved: SavedTensors, *, besides: Collection[int] = (), most_points: int = MOST_POINTS
+    saved: SavedTensors, *, required_steps: Collection[int] = (), most_points: int = MOST_POINTS
 ) -> list[Curve]:
     """The losses that were saved, of many steps only some.
 
     Args:
         saved: the run.
-        besides: steps that are not to be left out.
+        required_steps: steps that are not to be left out.
         most_points: how many steps of a mode are looked at.
     """
     curves = []
     for mode in MODES:
         points: dict[str, list[tuple[int, float]]] = {}
-        for step in _choose(saved.steps(mode), besides, most_points):
+        for step in _choose(saved.steps(mode), required_steps, most_points):
             for name, loss in _losses(saved, step).items():
                 points.setdefault(name, []).append((step, loss))
         curves += [Curve(name=n, mode=mode, points=tuple(p)) for n, p in points.items()]
-    # The longest first: a loss that came once is no curve.
+    # The longest first: a single loss is not a curve.
     return sorted(curves, key=lambda curve: -len(curve.points))[:MOST_CURVES]
 
 
-def _choose(steps: Sequence[int], besides: Collection[int], most: int) -> list[int]:
-    return sorted({*thin(steps, most), *set(besides).intersection(steps)})
+def _choose(steps: Sequence[int], required_steps: Collection[int], most: int) -> list[int]:
+    return sorted({*thin(steps, most), *set(required_steps).intersection(steps)})
 
 
 def _losses(saved: SavedTensors, step: int) -> dict[str, float]:
@@ -68,7 +69,7 @@ _LEFT, _RIGHT, _BOTTOM, _TOP = 64, 16, 26, 14
 _ROW = 17
 _LONGEST_LABEL = 60
 _LOGARITHMIC_FROM = 1000
-"""Losses that differ by so much can be told apart on a logarithmic scale only."""
+"""Losses that differ by this factor need a logarithmic scale."""
 
 
 def render_chart(curves: Sequence[Curve], marks: Mapping[int, Sequence[str]]) -> str:

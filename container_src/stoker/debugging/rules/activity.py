@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from stoker.contract.record import Record
+from stoker.debugging.lazy_numpy import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -14,8 +13,9 @@ if TYPE_CHECKING:
     from stoker.debugging.step_tensors import SavedTensor
 
 
-class Layer(Record):
-    """The nodes of one layer: every position of its tensor beside the batch."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layer:
+    """The nodes of one layer: every position of its tensor except in the batch."""
 
     active: NDArray[np.uint32]
     """Of each node: in how many observations it was active."""
@@ -44,7 +44,7 @@ class Activity:
         Args:
             tensor: what was looked at.
             is_active: of each of its elements; the first dimension is the batch. A layer whose
-                other dimensions changed is counted anew.
+                other dimensions changed is counted from the start.
         """
         batch = np.atleast_1d(is_active)
         active = batch.sum(axis=0, dtype=np.uint32)

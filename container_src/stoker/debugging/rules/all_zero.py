@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from stoker.debugging.lazy_numpy import np
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.tensor_choice import (
@@ -26,7 +25,7 @@ class AllZero(Rule):
     Fires when the share of exact zeros in any chosen tensor is at least the threshold.
 
     Weights that start at zero, and units that are never active, get no gradient: they will not
-    learn. Biases do start at zero, and that is no fault.
+    learn. Biases do start at zero, and that is not a fault.
 
     What usually helps: a random initialization of weights, LeakyReLU instead of ReLU, a lower
     learning rate; for gradients of zero, a look at whether the loss depends on that parameter

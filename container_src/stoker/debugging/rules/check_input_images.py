@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from stoker.debugging.lazy_numpy import np
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.tensor_choice import role_needs, union
 from stoker.debugging.step_tensors import SavedTensor, StepTensors
 from stoker.errors import RuleInvalid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _NEED = Need(
     collection="input_image",
@@ -39,7 +41,7 @@ class CheckInputImages(Rule):
     """
 
     threshold_mean: float = parameter(0.2, "how far from zero a channel's mean may be", minimum=0)
-    threshold_samples: int = parameter(500, "images to see before it judges", minimum=1)
+    threshold_samples: int = parameter(500, "images to see before it evaluates", minimum=1)
     regex: str = parameter(
         _NEED.fallback_regex, "names of the images; by default the first input of the model"
     )
@@ -71,10 +73,10 @@ class CheckInputImages(Rule):
             means = self._seen.setdefault(tensor.name, _ChannelMeans())
             means.add(np.moveaxis(batch, self.channel, 1))
         names = sorted({tensor.name for tensor, _ in images})
-        findings = (self._judge(step, name, self._seen[name]) for name in names)
+        findings = (self._evaluate(step, name, self._seen[name]) for name in names)
         return next(filter(None, findings), None)
 
-    def _judge(self, step: int, name: str, seen: _ChannelMeans) -> Finding | None:
+    def _evaluate(self, step: int, name: str, seen: _ChannelMeans) -> Finding | None:
         if seen.samples < self.threshold_samples:
             return None
         means = seen.means()

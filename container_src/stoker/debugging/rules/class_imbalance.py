@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from stoker.debugging.lazy_numpy import np
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.class_labels import (
@@ -17,6 +16,9 @@ from stoker.debugging.rules.class_labels import (
     predictions_need,
 )
 from stoker.debugging.step_tensors import StepTensors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _LABELS, _PREDICTIONS = ".*labels", ".*predictions"
 
@@ -44,7 +46,7 @@ class ClassImbalance(Rule):
     threshold_misprediction: float = parameter(
         0.7, "which share of a class may be predicted wrong", minimum=0, maximum=1
     )
-    samples: int = parameter(500, "labels to see before it judges", minimum=1)
+    samples: int = parameter(500, "labels to see before it evaluates", minimum=1)
     argmax: bool = parameter(
         False,
         "predictions are a probability for each class; found out by itself where the shape tells",

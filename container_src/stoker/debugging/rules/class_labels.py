@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from stoker.contract.record import Record
+from stoker.debugging.lazy_numpy import np
 from stoker.debugging.need import Need
 from stoker.debugging.rules.tensor_choice import chosen_needs
 from stoker.debugging.step_tensors import SavedTensor, StepTensors
 from stoker.errors import RuleInvalid
 
-Numbers = NDArray[Any]
-Classes = NDArray[np.int64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[Any]
+    Classes = NDArray[np.int64]
+
 _MOST_CLASSES = 1 << 20
 """More than any vocabulary. Larger numbers are amounts, not classes."""
 # Losses of two classes, with one prediction a sample: a logit or a probability.
@@ -24,7 +26,8 @@ _BINARY_WITH_LOGITS = ("BCEWithLogitsLoss", "binary_cross_entropy_with_logits")
 _BINARY = (*_BINARY_WITH_LOGITS, "BCELoss", "binary_cross_entropy")
 
 
-class ClassPairs(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassPairs:
     """The labels of some samples, and what was predicted for them; both flat, whole numbers."""
 
     name: str
@@ -70,7 +73,7 @@ def class_pairs(
         argmax: predictions are probabilities of classes even where their shape does not show it.
 
     Raises:
-        RuleInvalid: there are labels, but they are no class numbers, or do not fit.
+        RuleInvalid: there are labels, but they are not class numbers, or do not fit.
     """
     pairs: dict[str, list[ClassPairs]] = {}
     refused: RuleInvalid | None = None
@@ -78,7 +81,7 @@ def class_pairs(
         try:
             pair = _classes(label, prediction, argmax=argmax)
             pairs.setdefault(pair.name, []).append(pair)
-        except RuleInvalid as error:  # such as a regression beside the classification
+        except RuleInvalid as error:  # such as a regression next to the classification
             refused = error
     if refused and not pairs:
         raise refused
@@ -86,7 +89,8 @@ def class_pairs(
 
 
 def _joined(pairs: Sequence[ClassPairs]) -> ClassPairs:
-    return pairs[0].replace(
+    return replace(
+        pairs[0],
         labels=np.concatenate([pair.labels for pair in pairs]),
         predictions=np.concatenate([pair.predictions for pair in pairs]),
     )

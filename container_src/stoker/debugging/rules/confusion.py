@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from stoker.debugging.lazy_numpy import np
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.class_labels import (
@@ -26,7 +25,7 @@ class Confusion(Rule):
     Fires when less than `min_diag` of a class's samples are predicted right (matrix[i][i] / sum of
     row i, where matrix[i][j] counts samples of class i predicted as j), or when more than
     `max_off_diag` of what is predicted as a class belongs to one other (matrix[j][i] / sum of
-    column i). Classes that do not occur are left out. Each step is judged by itself. Looks at
+    column i). Classes that do not occur are left out. Each step is evaluated alone. Looks at
     what the losses get: predictions first, labels second. Both are saved whole, which is much for
     the logits of a large vocabulary.
 

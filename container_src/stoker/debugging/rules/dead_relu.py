@@ -26,8 +26,8 @@ class DeadRelu(Rule):
 
     Fires when more than `threshold_layer` percent of a layer's nodes are dead. A node is dead when
     its output is above 0 in less than `threshold_inactivity` percent of all observations so far: a
-    node is every position of the output beside the batch, an observation one sample of one step.
-    A layer whose shape changes from step to step is counted anew each time.
+    node is every position of the output except in the batch, an observation one sample of one
+    step. A layer whose shape changes from step to step is counted from the start each time.
 
     Looks at the outputs of ReLU and ReLU6 modules, unless `tensor_regex` says which.
 

@@ -141,7 +141,7 @@ class ExplodingTensor(Rule):
                 continue
             if not (math.isnan(number) and _is_empty(tensor)):
                 largest.append((tensor, number))
-        # Texts, and tensors of which other reductions were saved, are no reason to give up.
+        # Texts, and tensors of which other reductions were saved, are skipped.
         if missing and (not largest or self.collection_names or self.tensor_regex):
             raise missing[0]
         return largest

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from stoker.contract.files import read_regular
 from stoker.debugging.rule import Rule
+from stoker.debugging.rule_faults import RULE_FAULTS, TooSlow, fault_text
 from stoker.errors import RuleInvalid
 
-_FORM = (
-    "name a rule of yours like rules/my_rule.py:LargeGradient, or my_package.rules:LargeGradient"
-)
+_FORM = "name your own rule like rules/my_rule.py:LargeGradient, or my_package.rules:LargeGradient"
 
 
 def load_rule(reference: str, *, folder: Path | None = None) -> type[Rule]:
@@ -67,7 +67,7 @@ def _file_with(name: str, place: Path) -> Path:
 
 def _class_names(file: Path) -> list[str]:
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(read_regular(str(file), follow_links=True))
     except (OSError, SyntaxError, ValueError):
         return []
     return [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -84,12 +84,12 @@ def _load_file(file: Path, source_dir: Path) -> ModuleType:
     digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
     spec = importlib.util.spec_from_file_location(f"{file.stem}_{digest}", file)
     if spec is None or spec.loader is None:
-        raise RuleInvalid(f"{file} is no Python file", fix=_FORM)
+        raise RuleInvalid(f"{file} is not a Python file", fix=_FORM)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # annotations of classes are looked up there
     run = spec.loader.exec_module
     shown = _shown(file, source_dir)
-    _run_users_code(lambda: run(module), shown, source_dir, beside=[file.parent, source_dir])
+    _run_users_code(lambda: run(module), shown, source_dir, folders=[file.parent, source_dir])
     return module
 
 
@@ -99,22 +99,23 @@ def _load_module(name: str, source_dir: Path) -> ModuleType:
         lambda: modules.append(importlib.import_module(name)),
         name,
         source_dir,
-        beside=[source_dir],
+        folders=[source_dir],
     )
     return modules[0]
 
 
 def _run_users_code(
-    run: Callable[[], None], what: str, source_dir: Path, *, beside: Sequence[Path]
+    run: Callable[[], None], what: str, source_dir: Path, *, folders: Sequence[Path]
 ) -> None:
     # At the end of the path: a json.py of the user's must not take the place of Python's own.
-    sys.path += [folder for path in beside if (folder := str(path.resolve())) not in sys.path]
+    sys.path += [folder for path in folders if (folder := str(path.resolve())) not in sys.path]
     try:
         run()
-    except (Exception, SystemExit) as error:
+    except TooSlow:
+        raise
+    except RULE_FAULTS as error:
         raise RuleInvalid(
-            f"{what} cannot be imported: {_where(error, source_dir)}"
-            f"{type(error).__name__}: {error}",
+            f"{what} cannot be imported: {_where(error, source_dir)}{fault_text(error)}",
             fix="try it: python -c 'import …' in the source directory, with the image's packages",
         ) from error
 
@@ -146,12 +147,12 @@ def _rule_in(module: ModuleType, name: str) -> type[Rule]:
     if inspect.isclass(cls) and issubclass(cls, Rule):
         return cls
     if _is_smdebug_rule(cls):
-        # Only here: whoever has such a class has smdebug; others need not.
+        # Only here: a user of such a class has smdebug; others need not have it.
         from stoker.debugging.rules.smdebug_rule import adapt_smdebug_rule
 
         return adapt_smdebug_rule(cls)
     raise RuleInvalid(
-        f"{name} in {module.__file__} is no rule",
+        f"{name} in {module.__file__} is not a rule",
         fix="make it a subclass of stoker.Rule (method check), or of smdebug.rules.rule.Rule "
         "(method invoke_at_step)",
     )

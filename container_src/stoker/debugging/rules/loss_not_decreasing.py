@@ -1,4 +1,4 @@
-"""A loss that stands still or rises."""
+"""A loss that stays the same or rises."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class LossNotDecreasing(Rule):
     if the loss is as low as it gets, the training is done.
     """
 
-    collection_names: str | None = parameter(None, f"beside losses: {COLLECTIONS_HELP}")
-    tensor_regex: str | None = parameter(None, f"beside losses: {REGEX_HELP}")
+    collection_names: str | None = parameter(None, f"in addition to losses: {COLLECTIONS_HELP}")
+    tensor_regex: str | None = parameter(None, f"in addition to losses: {REGEX_HELP}")
     use_losses_collection: bool = parameter(True, "look at the collection `losses`")
-    num_steps: int = parameter(10, "how many steps lie between the two losses", minimum=1)
+    num_steps: int = parameter(10, "how many steps are between the two losses", minimum=1)
     diff_percent: float = parameter(
         0.1, "the loss has to fall by so many percent; below 100", minimum=0
     )
@@ -166,7 +166,7 @@ def fall_percent(earlier: float, later: float) -> float:
 
 
 def _before_this_evaluation(tensors: StepTensors, steps: Sequence[int]) -> int:
-    """How many of these steps of evaluation lie before the evaluation that is going on.
+    """How many of these steps of evaluation are before the current evaluation.
 
     Within one, the number of steps of other modes stays the same.
     """

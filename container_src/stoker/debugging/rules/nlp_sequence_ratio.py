@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import numpy as np
-
+from stoker.debugging.lazy_numpy import np
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.tensor_choice import role_needs, union
@@ -68,9 +67,9 @@ class NLPSequenceRatio(Rule):
         found = union(tensors, self.needs())
         if self.tensor_regex == _NEED.fallback_regex:
             found = [t for t in found if not _NOT_OF_TOKENS.search(t.description.module)]
-        return next(filter(None, (self._judge(step, tensor) for tensor in found)), None)
+        return next(filter(None, (self._evaluate(step, tensor) for tensor in found)), None)
 
-    def _judge(self, step: int, tensor: SavedTensor) -> Finding | None:
+    def _evaluate(self, step: int, tensor: SavedTensor) -> Finding | None:
         sequences = tensor.value()
         for token, limit in zip(self._tokens(), self._limits(), strict=True):
             count = int(np.count_nonzero(sequences == token))

@@ -19,9 +19,9 @@ class Overtraining(Rule):
     A loss is a new optimum when it is lower than the best of its mode by at least `delta`.
     Fires when the training loss had no new optimum for `patience_train` saved TRAIN steps, or the
     validation loss for `patience_validation` saved EVAL steps, and the last step of the other
-    mode was no new optimum either.
+    mode was not a new optimum either.
 
-    It happens to every training that goes on long enough, and early with a learning rate that is
+    It happens to every training that runs long enough, and early with a learning rate that is
     too large to get closer.
 
     What usually helps: to stop and keep the best checkpoint, or to lower the learning rate.

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from stoker.debugging.lazy_numpy import np
 from stoker.debugging.need import Need
 from stoker.debugging.population_variance import VARIANCE
 from stoker.debugging.rule import Finding, Rule, parameter
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_REGEX = ".*relu_input"
 
-# ReLU and what is used in its place. Not Tanh and Sigmoid: they often stand at the output, or
+# ReLU and what is used in its place. Not Tanh and Sigmoid: they are often at the output, or
 # are gates, whose inputs are of another size by design.
 _ACTIVATIONS = Need(
     collection="relu_input",
@@ -171,7 +170,7 @@ def _width(gradient: SavedTensor, enough: float) -> float:
 
 
 def is_surely_wide(value: NDArray[Any], width: float) -> bool:
-    """Whether two percentiles are so far apart, where that can be told without sorting.
+    """Whether two percentiles are so far apart, where that is known without sorting.
 
     A few elements tell two limits that are far enough apart; if enough of all elements lie beyond
     them, so do the percentiles. That is exact; only a no may be wrong.

@@ -32,10 +32,10 @@ class SaturatedActivation(Rule):
     """Most units of a Tanh or Sigmoid layer get inputs so large that their gradient is zero.
 
     Fires when more than `threshold_layer` percent of a layer's nodes are saturated. A node is
-    active when its input lies between the minimum and the maximum, where the gradient is above
+    active when its input is between the minimum and the maximum, where the gradient is above
     about 1e-7; it is saturated when active in less than `threshold_inactivity` percent of all
-    observations so far: a node is every position of the input beside the batch, an observation
-    one sample of one step. A layer whose shape changes from step to step is counted anew.
+    observations so far: a node is every position of the input except in the batch, an
+    observation one sample of one step. A layer whose shape changes is counted from the start.
 
     Looks at the inputs of Tanh and Sigmoid modules, unless `collection_names` or `tensor_regex`
     say which. The limits of Tanh or of Sigmoid count by the module's class, else by the tensor's

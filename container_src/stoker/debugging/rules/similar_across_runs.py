@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from stoker.debugging.lazy_numpy import np
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.tensor_choice import (
@@ -17,8 +15,12 @@ from stoker.debugging.rules.tensor_choice import (
     union,
 )
 from stoker.debugging.step_tensors import SavedTensor, StepTensors
-from stoker.debugging.tensors import SavedTensors
 from stoker.errors import RuleInvalid, TensorMissing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stoker.debugging.tensors import SavedTensors
 
 # What is compared where only reductions were saved: each that both runs have.
 _REDUCTIONS = ("mean", "std", "variance", "min", "max", "sum", "l1_norm", "l2_norm", "abs_mean")
@@ -90,6 +92,8 @@ class SimilarAcrossRuns(Rule):
     def _at(self, folder: str, step: int) -> StepTensors | None:
         """The other run's step; None where it did not save it, or not yet."""
         if folder not in self._others:
+            from stoker.debugging.tensors import SavedTensors  # loads NumPy
+
             self._others[folder] = SavedTensors(folder)
         saved = self._others[folder]
         saved.refresh()

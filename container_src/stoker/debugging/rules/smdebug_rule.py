@@ -25,14 +25,15 @@ from smdebug.exceptions import (
 from smdebug.rules.rule import Rule as SmdebugBase
 from smdebug.trials import create_trial
 
+from stoker.contract.files import read_regular
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Parameter, Rule
 from stoker.debugging.step_tensors import StepTensors
 from stoker.debugging.tensors.event_files import FIX
-from stoker.debugging.tensors.layout import NOT_WHOLE
+from stoker.debugging.tensors.layout import INDEX_LIMIT_BYTES, NOT_WHOLE
 from stoker.errors import RuleInvalid, TensorsUnreadable
 
-# `invoke_rule` goes on after these, too, except that it ends at NoMoreData. StepNotYetAvailable
+# `invoke_rule` continues after these, too, except that it ends at NoMoreData. StepNotYetAvailable
 # comes from other runs that are still behind this one.
 _NOT_THERE = (
     NoMoreData,
@@ -42,7 +43,7 @@ _NOT_THERE = (
     TensorUnavailableForStep,
 )
 _GIVEN = ("self", "base_trial", "action_str", "other_trials")
-"""Arguments of the constructor that are no parameters of the rule."""
+"""Arguments of the constructor that are not parameters of the rule."""
 
 
 def adapt_smdebug_rule(rule_class: type) -> type[SmdebugRule]:
@@ -74,7 +75,7 @@ class SmdebugRule(Rule):
         self._other_folders = _folders(self._settings.pop("other_trials", ""))
         self._rule: Any = None
         self._has_ended = False
-        self._has_judged = False
+        self._has_evaluated = False
         self._missing = ""
         _check_arguments(self.rule_class, self._settings, has_others=bool(self._other_folders))
 
@@ -97,7 +98,7 @@ class SmdebugRule(Rule):
             return None
         try:
             self._rule.invoke(step)
-            self._has_judged = True
+            self._has_evaluated = True
         except _NOT_THERE as error:
             self._missing = str(error)
         except NoMoreProfilerData:
@@ -112,8 +113,8 @@ class SmdebugRule(Rule):
         return None
 
     def lacks(self) -> str:
-        """What was not there, if that kept it from judging any step."""
-        return "" if self._has_judged else self._missing
+        """What was not there, if that kept it from evaluating any step."""
+        return "" if self._has_evaluated else self._missing
 
     def _make(self, folder: str) -> Any:  # noqa: ANN401 - smdebug has no types
         """The rule itself; None while a run is not far enough to be read."""
@@ -157,7 +158,8 @@ def _is_readable(folder: str) -> bool:
     if not files:
         return False
     try:
-        workers = int(json.loads(files[0].read_bytes())["_meta"]["num_workers"])
+        collections = json.loads(read_regular(str(files[0]), INDEX_LIMIT_BYTES))
+        workers = int(collections["_meta"]["num_workers"])
     except (OSError, *NOT_WHOLE):
         return False  # half copied: it will be replaced by the whole
     return len(files) >= workers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule, parameter
@@ -43,7 +44,7 @@ class StalledTrainingRule(Rule):
         sign = Need(collection="model_output", of_model=True, reductions=("abs_max",))
         return [
             Need(collection="losses", is_optional=True),
-            sign.replace(is_optional=True, save_interval=SIGN_INTERVAL),
+            replace(sign, is_optional=True, save_interval=SIGN_INTERVAL),
         ]
 
     def least_steps(self) -> int:

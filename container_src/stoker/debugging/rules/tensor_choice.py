@@ -54,7 +54,7 @@ def require_choice(rule: str, collection_names: str | None, tensor_regex: str | 
     """
     if not chosen_needs(collection_names, tensor_regex):
         raise RuleInvalid(
-            f"rule {rule} has to be told which tensors to look at: "
+            f"rule {rule} needs a setting for which tensors to look at: "
             "neither collection_names nor tensor_regex is set",
             fix=f'for example {rule}(collection_names="weights,biases")',
         )
@@ -102,7 +102,7 @@ def _checked(pattern: str) -> str:
         re.compile(pattern)
     except re.error as error:
         raise RuleInvalid(
-            f"tensor_regex holds {pattern!r:.80}, which is no regular expression: {error}",
+            f"tensor_regex has {pattern!r:.80}, which is not a valid regular expression: {error}",
             fix="several are separated by commas; a plain part of a name is one, too: fc.weight",
         ) from None
     return pattern

@@ -50,7 +50,7 @@ class TensorVariance(Rule):
             raise RuleInvalid(
                 f"rule TensorVariance would always fire: min_threshold {low:g} is above "
                 f"max_threshold {high:g}",
-                fix="what lies between them is healthy: min_threshold is the smaller one",
+                fix="what is between them is healthy: min_threshold is the smaller one",
             )
 
     def needs(self) -> Sequence[Need]:

@@ -28,7 +28,7 @@ def leave_out_frozen(tensors: Sequence[SavedTensor]) -> tuple[list[SavedTensor],
 def least(gradients: Sequence[tuple[float, str]]) -> tuple[float, str]:
     """The smallest of some numbers with the names of their gradients, if it can be of a weight.
 
-    A bias that stands before a normalization has a gradient of zero in the healthiest network.
+    A bias right before a normalization has a gradient of zero in the healthiest network.
     """
     return min(gradients, key=lambda found: (is_of_bias(found[1]), found))
 

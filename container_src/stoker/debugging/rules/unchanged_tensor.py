@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from stoker.debugging.lazy_numpy import np
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.tensor_choice import (
@@ -107,7 +106,7 @@ class UnchangedTensor(Rule):
         for step in reversed(steps):
             then = earlier.value(step, _key(tensor))
             if then is None:
-                # Left in place, it would stand there at every step to come.
+                # Left in place, it would be reported at every later step.
                 self._steps[_key(tensor)].remove(step)
                 return False
             if not self._is_close(then, newest):

@@ -22,7 +22,7 @@ class VanishingGradient(Rule):
     input suffer first. The bias of a layer right before a normalization has no gradient by
     design: give such a layer `bias=False`.
 
-    Gradients are judged as the backward pass leaves them. A gradient scaler (torch.amp.GradScaler)
+    Gradients are those of the backward pass. A gradient scaler (torch.amp.GradScaler)
     multiplies them by its scale, often 65536, and accumulation adds several up: raise the
     threshold by as much.
 

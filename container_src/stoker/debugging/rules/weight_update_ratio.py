@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from stoker.debugging.lazy_numpy import np
 from stoker.debugging.need import Need
 from stoker.debugging.rule import Finding, Rule, parameter
 from stoker.debugging.rules.trainable import is_training, leave_out_frozen
@@ -58,7 +57,7 @@ class WeightUpdateRatio(Rule):
             raise RuleInvalid(
                 f"rule WeightUpdateRatio would always fire: small_threshold "
                 f"{self.small_threshold:g} is above large_threshold {self.large_threshold:g}",
-                fix="what lies between them is healthy: small_threshold is the smaller one",
+                fix="what is between them is healthy: small_threshold is the smaller one",
             )
 
     def needs(self) -> Sequence[Need]:
@@ -84,7 +83,7 @@ class WeightUpdateRatio(Rule):
                 self._steps.remove(before)
                 continue
             self._has_compared = True
-            return self._judge(ratios, step, before, note)
+            return self._evaluate(ratios, step, before, note)
         return None
 
     def _steps_to_compare(self, step: int) -> list[int]:
@@ -110,7 +109,7 @@ class WeightUpdateRatio(Rule):
                 ratios.append((update_ratio(now, before, self.epsilon), key[0]))
         return ratios
 
-    def _judge(
+    def _evaluate(
         self, ratios: Sequence[tuple[float, str]], step: int, before: int, note: str
     ) -> Finding | None:
         large = [found for found in ratios if found[0] > self.large_threshold]

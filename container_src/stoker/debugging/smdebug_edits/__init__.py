@@ -1,6 +1,6 @@
 """What Stoker changes in smdebug, by topic; `stoker.debugging.repack` applies it.
 
-Level 1 is what smdebug needs to run at all on today's stack. Level 2 mends, on top of that, the
+Level 1 is what smdebug needs to run at all on today's stack. Level 2 fixes, on top of that, the
 faults that a training script or a rule meets.
 """
 

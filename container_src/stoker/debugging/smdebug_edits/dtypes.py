@@ -1,4 +1,4 @@
-"""Tensors of every kind: bfloat16 and float8, sparse, all integers; shapes beside values."""
+"""Tensors of every kind: bfloat16 and float8, sparse, all integers; shapes next to values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One change of one file of smdebug."""
+"""One change of one file of a wheel."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class RepackFailed(Exception):
 
 
 class Edit(NamedTuple):
-    """`old` stands in the file exactly once; `new` takes its place."""
+    """`old` is in the file exactly once; `new` replaces it."""
 
     path: str
     why: str
     old: str
     new: str
     until: str = ""
-    """If set, everything from `old` to just before this text is replaced. It, too, stands there
+    """If set, everything from `old` to just before this text is replaced. It, too, is there
     exactly once. So a long passage need not be repeated here."""
 
     def apply(self, text: str) -> str:
@@ -31,7 +31,7 @@ class Edit(NamedTuple):
         start = _find_once(self.path, text, self.old)
         end = _find_once(self.path, text, self.until) if self.until else start + len(self.old)
         if end < start:
-            raise RepackFailed(f"{self.path}: {self.until!r} stands before {self.old!r}")
+            raise RepackFailed(f"{self.path}: {self.until!r} comes before {self.old!r}")
         return text[:start] + self.new + text[end:]
 
 
@@ -39,7 +39,7 @@ def unexpected(path: str, what: str, count: int) -> RepackFailed:
     """The error for something that is not there exactly once."""
     return RepackFailed(
         f"{path}: expected {what} exactly once, found it {count} times\n"
-        f"  fix: compare the file with smdebug {UPSTREAM} and correct the edit in {__package__}"
+        "  fix: compare the file with the published one and correct the edit"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stoker.debugging.smdebug_edits.edit import Edit
 
 _STORE = "smdebug/core/state_store.py"
-_WHY = "a checkpoint is told by its name, size and time: state written for an older one is stale"
+_WHY = "a checkpoint is known by its name, size and time: state written for an older one is stale"
 
 EDITS = (
     Edit(

@@ -1,4 +1,4 @@
-"""The rules somebody asked for: in the service's JSON, in a short form, or in stoker.toml.
+"""The rules of a job: in the service's JSON, in a short form, or in stoker.toml.
 
 Standard library only: the command line, the launcher's helpers and the hook read them, too.
 """

@@ -1,4 +1,4 @@
-"""Rules in the service's JSON (DebugRuleConfigurations), and our own few keys beside it.
+"""Rules in the service's JSON (DebugRuleConfigurations), and a few keys of Stoker.
 
 [{"RuleConfigurationName": "VanishingGradient",
   "RuleParameters": {"rule_to_invoke": "VanishingGradient", "action_json": "…"},
@@ -11,8 +11,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from stoker.debugging.description import changed_values
 from stoker.debugging.need import Need
 from stoker.debugging.specs.settings import make_spec, read_actions
 from stoker.debugging.specs.spec import RuleSpec
@@ -44,7 +46,7 @@ def make_entry(spec: RuleSpec) -> dict[str, Any]:
     if spec.actions:
         entry["Actions"] = [str(action) for action in spec.actions]
     if spec.needs is not None:
-        entry["Needs"] = [need.changed_values() for need in spec.needs]
+        entry["Needs"] = [changed_values(need) for need in spec.needs]
     if not spec.is_from_service:
         entry["IsOurs"] = True
     if spec.fault:
@@ -68,7 +70,8 @@ def _read_entry(entry: object, place: int) -> RuleSpec:
             name=name, rule=_rule_of(entry), fault=str(error), is_from_service=is_from_service
         )
     fault = entry.get("Fault")
-    return spec.replace(
+    return replace(
+        spec,
         needs=_read_needs(entry.get("Needs")),
         fault=fault if isinstance(fault, str) else "",
         is_from_service=is_from_service,
@@ -89,7 +92,7 @@ def _read_settings(name: str, entry: Mapping[str, Any]) -> RuleSpec:
     texts = entry.get("Actions") or []
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise RuleInvalid(f"its Actions are {texts!r:.200}", fix='a list such as ["stop"]')
-    return spec.replace(actions=tuple(dict.fromkeys((*spec.actions, *read_actions(texts)))))
+    return replace(spec, actions=tuple(dict.fromkeys((*spec.actions, *read_actions(texts)))))
 
 
 def _rule_of(entry: Mapping[str, Any]) -> str:
@@ -103,7 +106,7 @@ def _read_needs(entries: object) -> tuple[Need, ...] | None:
         return None
     try:
         return tuple(Need(**{k: _frozen(v) for k, v in entry.items()}) for entry in entries)
-    except (TypeError, AttributeError):  # of another version of ours: the rule is asked again
+    except (TypeError, AttributeError):  # of another version of Stoker: the rule is asked again
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from stoker.debugging.need import Need, check_needs
@@ -12,7 +13,7 @@ from stoker.debugging.rule_faults import RULE_FAULTS, describe_fault, time_limit
 from stoker.debugging.specs.spec import RuleSpec
 from stoker.errors import RuleInvalid, StokerError
 
-_MEND = "mend that line; `stoker rules explain my_rules.py:Mine` tries the rule without a job"
+_FIX = "fix that line; `stoker rules explain my_rules.py:Mine` tries the rule without a job"
 
 OTHER_TRIALS = "other_trials"
 """The parameter of a rule that gets the other runs, separated by commas."""
@@ -37,7 +38,7 @@ def make_rule(spec: RuleSpec, *, code_dir: Path | None = None) -> Rule:
     except StokerError as error:
         raise RuleInvalid(_named(spec, error.message), fix=error.fix) from error
     except RULE_FAULTS as error:  # in the class of a user's own
-        raise RuleInvalid(_named(spec, describe_fault(error)), fix=_MEND) from error
+        raise RuleInvalid(_named(spec, describe_fault(error)), fix=_FIX) from error
 
 
 def make_needs(specs: Sequence[RuleSpec], *, code_dir: Path | None = None) -> list[Need]:
@@ -62,7 +63,7 @@ def describe_needs(
 ) -> list[RuleSpec]:
     """The same specs with their needs written down, and the faults of those that cannot be made.
 
-    After that the hook asks nobody: no class of a rule, least of all a user's, is loaded into
+    After that the hook needs no rule: no class of a rule, least of all a user's, is loaded into
     the process that trains.
 
     Args:
@@ -75,16 +76,16 @@ def describe_needs(
         try:
             with time_limit(longest_seconds):
                 needs = _needs_of(spec, make_rule(spec, code_dir=code_dir))
-            described.append(spec.replace(needs=tuple(needs)))
+            described.append(replace(spec, needs=tuple(needs)))
         except RuleInvalid as error:
-            described.append(spec.replace(needs=(), fault=spec.fault or str(error)))
+            described.append(replace(spec, needs=(), fault=spec.fault or str(error)))
     return described
 
 
 def check_specs(specs: Sequence[RuleSpec]) -> None:
-    """Refuses a job with rules of ours that cannot be made; all mistakes at once.
+    """Refuses a job with rules in Stoker's forms that cannot be made; all mistakes at once.
 
-    A fault in the service's JSON is no reason: there it is the status of that one rule.
+    A fault in the service's JSON does not count: there it is the status of that one rule.
 
     Raises:
         RuleInvalid: before anything is started that costs money.
@@ -98,7 +99,7 @@ def check_specs(specs: Sequence[RuleSpec]) -> None:
 
 
 def _find_class(spec: RuleSpec, code_dir: Path | None) -> type[Rule]:
-    # Here, not above: whoever only reads specs need not have NumPy.
+    # Here, not above: code that only reads specs need not have NumPy.
     from stoker.debugging.rules import CATALOGUE
 
     if not spec.source and spec.rule in CATALOGUE:
@@ -123,7 +124,7 @@ def _needs_of(spec: RuleSpec, rule: Rule) -> Sequence[Need]:
     except RuleInvalid as error:
         raise RuleInvalid(_named(spec, error.message), fix=error.fix) from error
     except RULE_FAULTS as error:  # as above
-        raise RuleInvalid(_named(spec, describe_fault(error)), fix=_MEND) from error
+        raise RuleInvalid(_named(spec, describe_fault(error)), fix=_FIX) from error
     return quicken_needs(spec.rule, needs) if spec.preset else needs
 
 
@@ -138,7 +139,7 @@ def _unknown(rule: str, catalogue: Mapping[str, type[Rule]]) -> RuleInvalid:
     if same or near:
         fix = f"did you mean {same or near[0]}? `stoker rules ls` lists all"
     else:
-        fix = "`stoker rules ls` lists all; a class of yours is named mine.py:LargeGradient"
+        fix = "`stoker rules ls` lists all; your own class is named mine.py:LargeGradient"
     return RuleInvalid(f"there is no rule {rule!r:.80}", fix=fix)
 
 
@@ -171,7 +172,7 @@ def quicken_needs(rule: str, needs: Sequence[Need]) -> list[Need]:
     return [
         need
         if need.save_interval is not None
-        else need.replace(save_interval=QUICK_INTERVALS.get(rule) or _interval(need))
+        else replace(need, save_interval=QUICK_INTERVALS.get(rule) or _interval(need))
         for need in needs
     ]
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stoker.contract.files import read_regular
 from stoker.debugging.specs.api_form import make_entry, read_api_form
 from stoker.debugging.specs.settings import make_spec
 from stoker.debugging.specs.short_form import read_short_form
@@ -38,7 +39,7 @@ def read_specs(text: str) -> list[RuleSpec]:
 
 
 def read_project_specs(text: str, code_dir: Path) -> list[RuleSpec]:
-    """The rules of a job: of STOKER_RULES and of stoker.toml beside the code.
+    """The rules of a job: of STOKER_RULES and of stoker.toml next to the code.
 
     A rule of the variable stands for the one of the same name in the file.
 
@@ -47,7 +48,7 @@ def read_project_specs(text: str, code_dir: Path) -> list[RuleSpec]:
     """
     file = code_dir / FILE_NAME
     try:
-        of_file = read_toml_form(file.read_text(encoding="utf-8"))
+        of_file = read_toml_form(read_regular(str(file), follow_links=True).decode())
     except (FileNotFoundError, NotADirectoryError):
         of_file = []
     except (OSError, UnicodeDecodeError) as error:
@@ -62,7 +63,7 @@ def read_project_specs(text: str, code_dir: Path) -> list[RuleSpec]:
 
 
 def write_specs(specs: Sequence[RuleSpec]) -> str:
-    """One JSON text that `read_specs` reads back; for STOKER_RULES."""
+    """One JSON text that `read_specs` reads back; for rule_plan.json."""
     return json.dumps([make_entry(spec) for spec in specs], separators=(",", ":"))
 
 
@@ -81,7 +82,7 @@ def _refuse_many(specs: Sequence[RuleSpec]) -> None:
     if len(specs) > MOST_RULES:
         raise RuleInvalid(
             f"{len(specs)} rules are asked for, but a job takes at most {MOST_RULES}",
-            fix="leave some out, or judge the saved tensors afterwards: stoker rules run",
+            fix="leave some out, or evaluate the saved tensors afterwards: stoker rules run",
         )
     names = [spec.name for spec in specs]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -96,7 +97,7 @@ FILE_NAME = "stoker.toml"
 
 
 def read_toml_form(content: str) -> list[RuleSpec]:
-    """The rules of a file; other tables in it are somebody else's.
+    """The rules of a file; other tables in it belong to other programs.
 
     Raises:
         RuleInvalid: with the rule and the place of the mistake.
@@ -104,7 +105,7 @@ def read_toml_form(content: str) -> list[RuleSpec]:
     try:
         tables = tomllib.loads(content).get("rules", {})
     except tomllib.TOMLDecodeError as error:
-        raise RuleInvalid(f"{FILE_NAME} is not TOML: {error}", fix="mend that line") from None
+        raise RuleInvalid(f"{FILE_NAME} is not TOML: {error}", fix="fix that line") from None
     if not isinstance(tables, Mapping):
         raise _refusal("[rules]", f"is {tables!r:.80}")
     return [_read_rule(name, table) for name, table in tables.items() if table is not False]

@@ -12,7 +12,7 @@ from stoker.debugging.specs.spec import PRESETS, Action, ActionKind, RuleSpec, c
 from stoker.errors import RuleInvalid
 
 TARGETED = ("email", "sms", "webhook")
-# The service names the tensors to judge and where to leave reports; here both are given.
+# The service names the tensors to evaluate and where to leave reports; here both are given.
 _UNUSED = ("base_trial",)
 _OTHER_TRIAL = re.compile(r"other_trial_(\d+)")
 
@@ -28,7 +28,7 @@ def make_spec(name: str, rule: str, settings: Mapping[str, str]) -> RuleSpec:
             `sms`, `webhook` (several addresses or places: one comma-separated text).
 
     Raises:
-        RuleInvalid: an action nobody can carry out, or a preset that does not exist.
+        RuleInvalid: an action that cannot be carried out, or a preset that does not exist.
     """
     own = {key: text for key, text in settings.items() if key not in _UNUSED}
     rule = own.pop("rule_to_invoke", "") or rule
@@ -110,7 +110,7 @@ def read_action_json(text: str) -> tuple[Action, ...]:
 
     Raises:
         RuleInvalid: no such JSON, or an action that lacks what it needs. The service skips
-            such a one, and nobody hears of it.
+            such an action silently.
     """
     if not text.strip():
         return ()

@@ -1,7 +1,7 @@
 """Rules in one line: `VanishingGradient, LossNotDecreasing(num_steps=5, stop)`.
 
 rules     one after the other, separated by commas, semicolons or line ends
-rule      NAME or NAME(SETTING, …); NAME is a rule's, or a class of yours: mine.py:LargeGradient
+rule      NAME or NAME(SETTING, …); NAME is a rule's, or your own class: mine.py:LargeGradient
 setting   key=value, or one of the words `stop`, `quick`, `dry-run`
 value     plain up to a comma or parenthesis, else in quotes: tensor_regex="conv(1|2),.*"
 """
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[\w./\-]+(?::\w+)?")
 _KEY = re.compile(r"[\w.\-]+")
 _PLAIN = re.compile(r"[^,()\"'\n;]*")
 _QUOTED = re.compile(r""""((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
-# What stands after the host of a webhook is its password.
+# What follows the host of a webhook is its password.
 _SECRET = re.compile(r"(https?://[^/?\s\"']*)[/?]\S*")
 _WORDS = {"stop": ("stop", "True"), "quick": ("preset", "quick"), "dry-run": ("dry_run", "True")}
 
@@ -122,5 +122,5 @@ class _Scanner:
         return RuleInvalid(
             f"{where}character {self._at + 1} (…{before}⟨here⟩{after}…): {what}",
             fix="write VanishingGradient, LossNotDecreasing(num_steps=5, stop); values with "
-            "commas or parentheses stand in quotes",
+            "commas or parentheses need quotes",
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-from stoker.contract.record import Record
 from stoker.debugging.need import Need
 from stoker.errors import RuleInvalid
 
@@ -19,7 +19,8 @@ _ADDRESS = re.compile(r"[^@\s,;<>\"]+@[^@\s,;<>\"]+\.[^@\s,;<>\".]+")
 _PHONE = re.compile(r"\+\d{1,15}")
 
 
-class Action(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Action:
     """What happens when a rule fires."""
 
     kind: ActionKind
@@ -30,7 +31,8 @@ class Action(Record):
         return f"{self.kind}:{self.target}" if self.target else self.kind
 
 
-class RuleSpec(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuleSpec:
     """One rule of a job: which, with what settings, and what follows when it fires."""
 
     name: str
@@ -38,13 +40,13 @@ class RuleSpec(Record):
     rule: str
     """A rule of the catalogue, or a class of the user's: `rules/mine.py:LargeGradient`; with a
     `source` just the name of the class."""
-    parameters: Mapping[str, str] = {}
+    parameters: Mapping[str, str] = field(default_factory=dict)
     """The rule's own, as texts."""
     actions: tuple[Action, ...] = ()
     preset: str = ""
     """"quick" for short jobs (see specs.presets), or nothing."""
     source: str = ""
-    """Where the class of a custom rule lies: an S3 URI, a file or a folder."""
+    """Where the class of a custom rule is: an S3 URI, a file or a folder."""
     other_trials: tuple[str, ...] = ()
     """Saved tensors of other runs, for rules that compare: S3 URIs or folders."""
     is_dry_run: bool = False
@@ -53,7 +55,7 @@ class RuleSpec(Record):
     """It came in the service's JSON. A mistake there ends that rule, as it does in the service;
     anywhere else it ends the job before it costs anything."""
     needs: tuple[Need, ...] | None = None
-    """What it wants saved, once somebody has made the rule and asked it."""
+    """What it wants saved, once the rule has been made and asked."""
     fault: str = ""
     """Why there cannot be such a rule; it then ends as an Error."""
 
@@ -62,7 +64,7 @@ def check_action(action: Action) -> Action:
     """The same action.
 
     Raises:
-        RuleInvalid: nobody could be reached like that.
+        RuleInvalid: such an address cannot be reached.
     """
     if action.kind == "email" and not _ADDRESS.fullmatch(action.target):
         raise RuleInvalid(

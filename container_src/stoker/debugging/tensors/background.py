@@ -1,32 +1,32 @@
-"""Writing beside the training: one thread, and a bounded queue before it."""
+"""Writing during the training: one thread, and a bounded queue before it."""
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
-from weakref import WeakSet
 
-from stoker.contract.record import Record
+from stoker.contract.process_end import Stage, at_end
 from stoker.debugging.tensors.step_file import SavedStep, write_step
 
 _LOG = logging.getLogger("stoker.debugging")
-_END_SECONDS = 60.0
+END_SECONDS = 60.0
+"""What may be waited for at the end."""
 
 MakeStep = Callable[[], SavedStep]
 
 
-class Tally(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tally:
     """What became of everything that was handed over."""
 
     written: int
     dropped: int
-    """Steps that nobody waited for: the disk was slower than the training."""
+    """Steps that were dropped: the disk was slower than the training."""
     failed: int
     size_bytes: int
 
@@ -78,11 +78,7 @@ class BackgroundWriter:
         self.has_failed = False
         """Something could not be written: the disk is full, the folder is gone, …"""
         self._reset()
-        _WRITERS.add(self)
-        if not _HOOKED:
-            _HOOKED.append(True)
-            atexit.register(_close_all)
-            os.register_at_fork(after_in_child=_forget_all)
+        at_end(self.close, forget=self._forget, stage=Stage.WRITER)
 
     def _reset(self) -> None:
         # A Condition's lock may be taken again by the thread that has it: a signal handler may
@@ -139,7 +135,7 @@ class BackgroundWriter:
         self._add(_Job(work, 0, None, False))
 
     def end(self, last: Callable[[], None]) -> None:
-        """Takes nothing more than this, which comes after all that is queued. Nobody waits.
+        """Takes nothing more than this, which comes after all that is queued. Does not wait.
 
         An OSError of it is reported, as those of steps are.
         """
@@ -148,7 +144,7 @@ class BackgroundWriter:
             self._is_ending = True
             self._changed.notify_all()
 
-    def flush(self, timeout_seconds: float = _END_SECONDS) -> bool:
+    def flush(self, timeout_seconds: float = END_SECONDS) -> bool:
         """Waits until all that was handed over is written; False if that takes too long."""
         deadline = time.monotonic() + timeout_seconds
         with self._changed:
@@ -159,7 +155,7 @@ class BackgroundWriter:
                 self._changed.wait(left_seconds)
         return True
 
-    def close(self, timeout_seconds: float = _END_SECONDS) -> Tally:
+    def close(self, timeout_seconds: float = END_SECONDS) -> Tally:
         """Finishes what is queued, within a bound, and says what was lost if anything was."""
         if self._is_closed or not self._is_ours:
             return self.tally
@@ -289,20 +285,6 @@ class BackgroundWriter:
         """In a forked child: the queue and the files are the parent's."""
         self._is_ours = False
         self._reset()
-
-
-_WRITERS: WeakSet[BackgroundWriter] = WeakSet()
-_HOOKED: list[bool] = []
-
-
-def _close_all() -> None:
-    for writer in list(_WRITERS):
-        writer.close()
-
-
-def _forget_all() -> None:
-    for writer in list(_WRITERS):
-        writer._forget()
 
 
 def _in_words(error: BaseException) -> str:

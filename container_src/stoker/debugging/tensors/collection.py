@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
-from stoker.contract.record import Record
 from stoker.debugging.description import Description, describe_by_name
 from stoker.debugging.need import Need
 from stoker.debugging.step_tensors import Mode
@@ -16,7 +16,8 @@ from stoker.debugging.tensors.layout import collections_file
 from stoker.debugging.tensors.step_file import write_whole
 
 
-class Schedule(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
     """At which steps a collection is saved."""
 
     save_interval: int = 500
@@ -25,7 +26,8 @@ class Schedule(Record):
     save_steps: tuple[int, ...] = ()
 
 
-class Collection(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collection:
     """Tensors under one name, as smdebug's readers know it."""
 
     name: str
@@ -36,7 +38,7 @@ class Collection(Record):
     save_raw_tensor: bool = True
     save_shape: bool = False
     save_histogram: bool = True
-    schedules: Mapping[Mode, Schedule] = {}
+    schedules: Mapping[Mode, Schedule] = field(default_factory=dict)
 
 
 def write_collections(
@@ -66,7 +68,7 @@ def parse_collections(content: str) -> tuple[dict[str, Collection], int]:
     """The collections of a file and the number of workers.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is no such file.
+        ValueError, KeyError, TypeError, AttributeError: it is not such a file.
     """
     parsed = json.loads(content)
     found = {name: _from_json(name, c) for name, c in parsed["collections"].items()}
@@ -181,7 +183,7 @@ class Chooser:
 
 
 def _compile(patterns: Iterable[str]) -> list[re.Pattern[str]]:
-    """Those that are expressions: one of a damaged file matches nothing, and harms nobody."""
+    """Those that are expressions: one of a damaged file matches nothing and does no harm."""
     compiled = []
     for pattern in patterns:
         with suppress(re.error, OverflowError, RecursionError):

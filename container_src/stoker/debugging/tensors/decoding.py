@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from operator import index
-from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stoker.debugging.tensors.encoding import DTYPE_CODES, FOOTER, HEADER_BYTES, masked_checksum
+from stoker.debugging.tensors.encoding import DTYPE_CODES, FOOTER
+from stoker.storage.event_records import HEADER_BYTES, make_header, masked_checksum
 
 _DTYPES = {code: dtype for dtype, code in DTYPE_CODES.items()}
-_LENGTH = Struct("<Q")
 
 # Numbers of fields, each in its own message.
 _SUMMARY = 5
@@ -50,7 +49,7 @@ def read_record(file: memoryview, start: int, length: int, name: str) -> Fields:
     if start < 0 or len(record) != length or length < HEADER_BYTES + len(FOOTER):
         raise Damaged(f"it ends at byte {len(file)}, before the {length} bytes at {start}")
     event_bytes = length - HEADER_BYTES - len(FOOTER)
-    if record[:HEADER_BYTES] != _header(event_bytes):
+    if record[:HEADER_BYTES] != make_header(event_bytes):
         raise Damaged(f"no record of {length} bytes begins at byte {start}")
     event = record[HEADER_BYTES:-4]
     if record[-4:] != FOOTER and record[-4:] != masked_checksum(event):
@@ -77,7 +76,7 @@ def to_array(fields: Fields) -> NDArray[Any]:
     for dimension in fields.shape:
         size *= dimension
     if len(fields.content) != size * dtype.itemsize:
-        raise Damaged(f"{len(fields.content)} bytes are no {dtype} of shape {fields.shape}")
+        raise Damaged(f"{len(fields.content)} bytes do not fit {dtype} of shape {fields.shape}")
     try:
         return np.frombuffer(fields.content, dtype).reshape(fields.shape)
     except ValueError as error:
@@ -98,13 +97,8 @@ def to_dtype(fields: Fields) -> np.dtype[Any]:
 
 def _to_texts(fields: Fields) -> NDArray[np.str_]:
     if fields.content or fields.shape != (len(fields.texts),):
-        raise Damaged(f"{len(fields.texts)} texts are no tensor of shape {fields.shape}")
+        raise Damaged(f"{len(fields.texts)} texts do not fit a tensor of shape {fields.shape}")
     return np.array([bytes(text).decode("utf-8", "replace") for text in fields.texts], np.str_)
-
-
-def _header(event_bytes: int) -> bytes:
-    length = _LENGTH.pack(event_bytes)
-    return length + masked_checksum(length)
 
 
 def _find_tensor(event: memoryview) -> tuple[memoryview, memoryview]:
@@ -147,7 +141,7 @@ def _one(message: memoryview, wanted: int) -> memoryview:
 def _fields(message: memoryview) -> list[tuple[int, Any]]:
     """Number and value of each field of a protobuf message: a number, or bytes of some length.
 
-    Whoever takes a value says which of them it has to be: a damaged key may change its type.
+    The caller says which of them a value has to be: a damaged key may change its type.
     """
     found: list[tuple[int, Any]] = []
     at, end = 0, len(message)

@@ -1,7 +1,7 @@
 """smdebug's records of tensors, encoded by hand, byte for byte as smdebug writes them.
 
 A record is `u64 length | u32 checksum of it | Event | u32 constant`. The Event is a protobuf
-message that holds one tensor; its bytes are the largest part, and they lie in one piece near the
+message that holds one tensor; its bytes are the largest part, and they are in one piece near the
 end. So a record is some bytes before them, the array's own memory, and some bytes after them.
 """
 
@@ -12,7 +12,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from crc32c import crc32c
+
+from stoker.storage.event_records import field, make_header, masked_checksum, varint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,8 +40,6 @@ DTYPE_CODES: dict[np.dtype[Any], int] = {
     np.dtype(np.complex128): 18,
 }
 
-_LENGTH = Struct("<Q")
-_CHECKSUM = Struct("<I")
 _DOUBLE = Struct("<d")
 
 # A field's key is its number << 3 | its wire type (0 varint, 1 eight bytes, 2 length).
@@ -59,15 +58,8 @@ _CONTENT = b"\x22"
 _TEXT = b"\x42"
 
 
-def masked_checksum(data: bytes | memoryview) -> bytes:
-    """As in TensorFlow's records: the checksum of data that holds checksums is a weak one."""
-    crc = crc32c(data)
-    return _CHECKSUM.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
 FOOTER = masked_checksum(b"0x12345678")
 """Where TensorFlow has the checksum of the message, smdebug has that of this text."""
-HEADER_BYTES = 12
 
 
 class StepEncoder:
@@ -85,24 +77,35 @@ class StepEncoder:
 
     def head(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
         """What comes before the content of an array: `head + content + tail` is its record."""
-        return self._frame(*_value_head(name, dtype, shape))
+        length, rest = _framed(name, dtype, shape, len(self._stamp), len(self._metadata))
+        return length + self._stamp + rest
 
     def text_record(self, name: str, texts: NDArray[np.str_]) -> bytes:
         """The whole record of a one-dimensional array of texts; such have no dtype."""
         tag = name.encode("utf-8", "replace")
         strings = b"".join(field(_TEXT, str(t).encode("utf-8", "replace")) for t in texts)
         value = field(_TAG, tag) + field(_TENSOR, _shape(tag, texts.shape) + strings)
-        return self._frame(value, 0) + self.tail
-
-    def _frame(self, value: bytes, content_bytes: int) -> bytes:
-        value_bytes = len(value) + content_bytes + len(self._metadata)
-        summary = _VALUE + varint(value_bytes)
-        event = self._stamp + _SUMMARY + varint(len(summary) + value_bytes) + summary
-        length = _LENGTH.pack(len(event) + value_bytes)
-        return b"".join((length, masked_checksum(length), event, value))
+        length, rest = _frame(value, 0, len(self._stamp), len(self._metadata))
+        return length + self._stamp + rest + self.tail
 
 
 @lru_cache(maxsize=16384)  # the same at every step
+def _framed(
+    name: str, dtype: np.dtype[Any], shape: tuple[int, ...], stamp_bytes: int, metadata_bytes: int
+) -> tuple[bytes, bytes]:
+    return _frame(*_value_head(name, dtype, shape), stamp_bytes, metadata_bytes)
+
+
+def _frame(
+    value: bytes, content_bytes: int, stamp_bytes: int, metadata_bytes: int
+) -> tuple[bytes, bytes]:
+    """What a record has before the stamp of its step, and between that and its content."""
+    value_bytes = len(value) + content_bytes + metadata_bytes
+    summary = _VALUE + varint(value_bytes)
+    lead = _SUMMARY + varint(len(summary) + value_bytes) + summary
+    return make_header(stamp_bytes + len(lead) + value_bytes), lead + value
+
+
 def _value_head(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[bytes, int]:
     """What a Value has before the content of its tensor, and the size of that content."""
     tag = name.encode("utf-8", "replace")
@@ -114,23 +117,6 @@ def _value_head(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tupl
         tensor += _CONTENT + varint(content_bytes)
     value = field(_TAG, tag) + _TENSOR + varint(len(tensor) + content_bytes) + tensor
     return value, content_bytes
-
-
-def varint(number: int) -> bytes:
-    """A whole number that is not negative, seven bits a byte."""
-    if number < 0x80:
-        return number.to_bytes(1)
-    parts = bytearray()
-    while number >= 0x80:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    parts.append(number)
-    return bytes(parts)
-
-
-def field(key: bytes, content: bytes) -> bytes:
-    """A field that has a length."""
-    return key + varint(len(content)) + content
 
 
 def _plugin(name: bytes, number: int) -> bytes:

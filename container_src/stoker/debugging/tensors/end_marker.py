@@ -6,7 +6,7 @@ import fcntl
 import os
 
 from stoker.contract.debugger import END_MARKER
-from stoker.contract.files import remove_file
+from stoker.contract.files import open_regular, remove_file
 from stoker.debugging.tensors.layout import claim_file
 
 
@@ -15,7 +15,7 @@ def mark_end(folder: str, *, is_job: bool) -> None:
 
     Args:
         folder: of the saved tensors.
-        is_job: whether this is a training job (TRAINING_JOB_NAME is set): then whoever started the
+        is_job: whether this is a training job (TRAINING_JOB_NAME is set): then the launcher of the
             worker does it, once everything is uploaded, and this function does nothing.
 
     Raises:
@@ -23,7 +23,7 @@ def mark_end(folder: str, *, is_job: bool) -> None:
     """
     if not is_job:
         os.makedirs(folder, exist_ok=True)
-        os.close(os.open(f"{folder}/{END_MARKER}", os.O_WRONLY | os.O_CREAT, 0o666))
+        os.close(open_regular(f"{folder}/{END_MARKER}", os.O_WRONLY | os.O_CREAT))
 
 
 def unmark_end(folder: str, *, is_job: bool) -> None:
@@ -37,7 +37,7 @@ def unmark_end(folder: str, *, is_job: bool) -> None:
 
 
 class Claim:
-    """A lock on a file beside the tensors. With its process the lock goes, if not the file."""
+    """A lock on a file next to the tensors. The lock ends with its process; the file may stay."""
 
     def __init__(self, folder: str, worker: str) -> None:
         """
@@ -46,7 +46,7 @@ class Claim:
         """
         os.makedirs(folder, exist_ok=True)
         self._file = f"{folder}/{claim_file(worker)}"
-        self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._descriptor = open_regular(self._file, os.O_WRONLY | os.O_CREAT)
         self.is_ours = self._lock()
         """Whether no other process saves as this worker."""
 

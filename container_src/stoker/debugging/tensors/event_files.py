@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stoker.contract.files import open_regular
 from stoker.debugging.tensors.decoding import Damaged, Fields, read_record, to_array, to_dtype
 from stoker.errors import TensorsUnreadable
 
@@ -71,7 +72,7 @@ class EventFile:
 
     def _map(self) -> memoryview:
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_regular(self.path, follow_links=True)
         except (OSError, ValueError) as error:  # ValueError: a name that no file can have
             reason = error.strerror if isinstance(error, OSError) else error
             raise TensorsUnreadable(f"{self.path} cannot be read: {reason}", fix=FIX) from None

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields, replace
 from typing import Any, Generic, TypeVar
 
-from stoker.debugging.description import Description
+from stoker.contract.files import read_regular
+from stoker.debugging.description import Description, changed_values
 from stoker.debugging.tensors.collection import Collection, parse_collections
 from stoker.debugging.tensors.layout import (
     COLLECTIONS,
     DESCRIPTIONS,
+    INDEX_LIMIT_BYTES,
     NOT_WHOLE,
     descriptions_file,
     parse_collections_name,
@@ -35,7 +38,7 @@ class FolderNotes:
         self.collections: dict[str, Collection] = {}
         self.descriptions: dict[str, Description] = {}
         self.num_workers = 0
-        """That save; 0 if nobody has said it yet."""
+        """That save; 0 if it is not known yet."""
         self.workers: tuple[str, ...] = ()
 
     def refresh(self) -> bool:
@@ -62,7 +65,7 @@ class FolderNotes:
             for name, collection in notes[worker][0].items():
                 first = self.collections.get(name, collection)
                 names = dict.fromkeys((*first.tensor_names, *collection.tensor_names))
-                self.collections[name] = first.replace(tensor_names=tuple(names))
+                self.collections[name] = replace(first, tensor_names=tuple(names))
 
 
 class _Notes(Generic[Note]):
@@ -94,8 +97,7 @@ class _Notes(Generic[Note]):
         version = (status.st_ino, status.st_mtime_ns, status.st_size)
         if self._versions.get(entry.path) == version:
             return False
-        with open(entry.path, "rb") as file:
-            content = file.read()
+        content = read_regular(entry.path, INDEX_LIMIT_BYTES)
         self._versions[entry.path] = version
         try:
             self.by_worker[worker] = self._parse(content.decode())
@@ -113,7 +115,7 @@ def write_descriptions(folder: str, worker: str, descriptions: Iterable[Descript
     Raises:
         OSError: it cannot be written.
     """
-    tensors = [description.changed_values() for description in descriptions]
+    tensors = [changed_values(description) for description in descriptions]
     content = json.dumps({"version": _VERSION, "tensors": tensors})
     write_whole(f"{folder}/{descriptions_file(worker)}", content)
 
@@ -122,7 +124,7 @@ def parse_descriptions(content: str) -> list[Description]:
     """The descriptions of a file; what a newer version adds is passed over.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is no such file.
+        ValueError, KeyError, TypeError, AttributeError: it is not such a file.
     """
     return [_from_json(tensor) for tensor in json.loads(content)["tensors"]]
 
@@ -130,15 +132,15 @@ def parse_descriptions(content: str) -> list[Description]:
 def read_descriptions(folder: str, worker: str) -> list[Description]:
     """Those that a worker has written; none where it did not, or not as a whole."""
     try:
-        with open(f"{folder}/{descriptions_file(worker)}", encoding="utf-8") as file:
-            return parse_descriptions(file.read())
+        file = f"{folder}/{descriptions_file(worker)}"
+        return parse_descriptions(read_regular(file, INDEX_LIMIT_BYTES).decode())
     except (OSError, *NOT_WHOLE):
         return []
 
 
 def _from_json(tensor: Mapping[str, Any]) -> Description:
-    known = {name: value for name, value in tensor.items() if name in Description._fields}
-    for name, value in known.items():
-        if not isinstance(value, type(getattr(Description, name, ""))):
-            raise TypeError(f"{name} of a tensor is {value!r:.80}")
-    return Description(**known)
+    known = {each.name: each for each in fields(Description) if each.name in tensor}
+    for name, each in known.items():
+        if not isinstance(tensor[name], str if each.default is MISSING else type(each.default)):
+            raise TypeError(f"{name} of a tensor is {tensor[name]!r:.80}")
+    return Description(**{name: tensor[name] for name in known})

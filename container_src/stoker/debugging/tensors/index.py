@@ -6,14 +6,16 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stoker.contract.record import Record
+from stoker.contract.files import read_regular
 from stoker.debugging.step_tensors import MODES, Mode
 from stoker.debugging.tensors.event_files import FIX, Location
 from stoker.debugging.tensors.layout import (
     INDEX,
+    INDEX_LIMIT_BYTES,
     NOT_WHOLE,
     parse_index_name,
     parse_reduction_name,
@@ -43,7 +45,8 @@ class Entry:
         """By name; with the name of the record."""
 
 
-class Index(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Index:
     """One index file."""
 
     path: str
@@ -60,8 +63,7 @@ def read_meta(path: str) -> Meta:
         TensorsUnreadable: it is damaged.
     """
     try:
-        with open(path, "rb", buffering=0) as file:
-            found = _META.match(file.read(_META_BYTES))
+        found = _META.match(read_regular(path, _META_BYTES, follow_links=True))
     except OSError as error:
         raise TensorsUnreadable(f"{path} cannot be read: {error.strerror}", fix=FIX) from None
     if found and (mode := found[1].decode()) in MODES:
@@ -76,13 +78,13 @@ def read_index(path: str) -> Index:
         TensorsUnreadable: it is damaged.
     """
     try:
-        with open(path, "rb") as file:
-            return _parse(path, json.loads(file.read()))
+        content = read_regular(path, INDEX_LIMIT_BYTES, follow_links=True)
+        return _parse(path, json.loads(content))
     except OSError as error:
         raise TensorsUnreadable(f"{path} cannot be read: {error.strerror}", fix=FIX) from None
     except NOT_WHOLE as error:
         raise TensorsUnreadable(
-            f"{path} is no index of saved tensors: {type(error).__name__}: {error}", fix=FIX
+            f"{path} is not an index of saved tensors: {type(error).__name__}: {error}", fix=FIX
         ) from None
 
 
@@ -134,7 +136,7 @@ class Found(NamedTuple):
 
 
 class IndexFolder:
-    """Remembers what it has seen; steps lie in folders of a thousand."""
+    """Remembers what it has seen; steps are in folders of a thousand."""
 
     def __init__(self, folder: str) -> None:
         self._root = f"{folder}/{INDEX}"
@@ -147,13 +149,18 @@ class IndexFolder:
         """The same files → what is wrong with them."""
 
     def find_new(self) -> list[Found]:
-        """In the order of their steps."""
-        found = [f for folder in self._changed() for f in self._list(folder)]
-        found.sort(key=lambda f: (f.step, f.worker))
-        for new in found:  # only now: what ends this early, such as too little memory, loses none
-            folder, _, name = new.path.rpartition("/")
+        """In the order of their steps. A writer's later step is never found before an earlier."""
+        found = {f.path: f for folder in self._changed() for f in self._list(folder)}
+        if found:
+            # A listing may show a file that appeared while it was made, and not one that appeared
+            # shortly before: each of those is in a second listing.
+            newest = max(f.step for f in found.values())
+            again = [f for folder in self._changed() for f in self._list(folder, exclude=found)]
+            found |= {f.path: f for f in again if f.step <= newest}
+        for path in found:  # only now: what ends this early, such as too little memory, loses none
+            folder, _, name = path.rpartition("/")
             self._seen[folder].add(name)
-        return found
+        return sorted(found.values(), key=lambda f: (f.step, f.worker))
 
     def _changed(self) -> Iterator[str]:
         now = time.monotonic()
@@ -169,10 +176,10 @@ class IndexFolder:
                 continue
             yield folder.path
 
-    def _list(self, folder: str) -> Iterator[Found]:
+    def _list(self, folder: str, exclude: Container[str] = ()) -> Iterator[Found]:
         seen = self._seen.setdefault(folder, set())
         for name in _names(folder):
-            if name in seen:
+            if name in seen or f"{folder}/{name}" in exclude:
                 continue
             parsed = parse_index_name(name)
             if parsed is None:

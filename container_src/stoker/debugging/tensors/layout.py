@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
+
+from stoker.contract.upload_markers import IGNORED
 
 COLLECTIONS = "collections/000000000"
 DESCRIPTIONS = "stoker"
@@ -11,7 +12,10 @@ EVENTS = "events"
 INDEX = "index"
 
 NOT_WHOLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What comes of taking apart a JSON file that is cut off, overwritten or somebody else's."""
+"""What comes of taking apart a JSON file that is cut off, overwritten or of another program."""
+
+INDEX_LIMIT_BYTES = 256 * 1024 * 1024
+"""What is read of a JSON file at most: more than a million tensors."""
 
 _STEPS_PER_INDEX_FOLDER = 1000
 _INDEX_FILE = re.compile(r"(\d+)_(.+)\.json")
@@ -38,7 +42,7 @@ def descriptions_file(worker: str) -> str:
 
 def claim_file(worker: str) -> str:
     """Of no interest to anyone on another machine."""
-    return f"{worker}.lock.sagemaker-ignore"
+    return f"{worker}.lock{IGNORED}"
 
 
 def parse_index_name(name: str) -> tuple[int, str] | None:
@@ -57,11 +61,6 @@ def parse_descriptions_name(name: str) -> str | None:
     """The worker whose descriptions these are; None for any other file."""
     found = _DESCRIPTIONS_FILE.fullmatch(name)
     return found[1] if found else None
-
-
-def temporary(path: str) -> str:
-    """Where a file is written before it gets its name; uploaders leave such names alone."""
-    return f"{path}.{os.getpid()}.sagemaker-ignore"
 
 
 _PREFIX = "smdebug/reductions/"

@@ -124,7 +124,7 @@ class SavedTensors:
         if meta is None:
             raise TensorMissing(
                 f"no tensors were saved at step {step} in {self.folder}",
-                fix=f"steps that were saved: {_shorten(self.steps())}",
+                fix=f"steps that were saved: {shorten_steps(self.steps())}",
             )
         files = {_worker_of(path): path for path in self._files[step]}
         indexes = {worker: self._read(files[worker]) for worker in sorted(files, key=_natural)}
@@ -148,7 +148,8 @@ def _natural(worker: str) -> tuple[str, int]:
     return worker[: len(worker) - digits], int(worker[-digits:]) if digits else -1
 
 
-def _shorten(steps: Sequence[int]) -> str:
+def shorten_steps(steps: Sequence[int]) -> str:
+    """Their numbers for a message, those in the middle left out where they are many."""
     if len(steps) > 12:
         return f"{', '.join(map(str, steps[:6]))} … {', '.join(map(str, steps[-3:]))}"
     return ", ".join(map(str, steps)) or "none"

@@ -7,24 +7,26 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stoker.contract.files import remove_file
-from stoker.contract.record import Record
+from stoker.contract.upload_markers import temporary_path
 from stoker.debugging.reductions import ABSOLUTE, make_reductions
 from stoker.debugging.step_tensors import Mode
-from stoker.debugging.tensors.direct_file import DirectFile, GatheredFile, is_not_direct
+from stoker.debugging.tensors.appended_files import AppendedFile, BufferedFile, GatheredFile
 from stoker.debugging.tensors.encoding import DTYPE_CODES, StepEncoder
-from stoker.debugging.tensors.layout import events_file, index_file, reduction_name, temporary
+from stoker.debugging.tensors.layout import events_file, index_file, reduction_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class SavedStep(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SavedStep:
     """The tensors of one worker at one step. Arrays are written from where they are, not copied.
 
     Example:
@@ -35,10 +37,10 @@ class SavedStep(Record):
     """The global one, over all modes."""
     mode: Mode
     mode_step: int
-    tensors: Mapping[str, NDArray[Any]] = {}
-    reductions: Mapping[str, Mapping[str, float]] = {}
+    tensors: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    reductions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Tensor → name of a reduction (`abs_mean`, `l2_norm`, …) → its value."""
-    shapes: Mapping[str, tuple[int, ...]] = {}
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of tensors that are not saved themselves."""
     wall_time: float | None = None
     """Seconds since 1970; None means when it is written."""
@@ -53,15 +55,17 @@ MOST_BYTES = (2 << 30) - (1 << 20)
 """Of one tensor: protobuf reads no message of 2 GiB or more."""
 DIRECT_BYTES = 4 << 20
 """A step with that much goes past the page cache."""
+_SMALL_BYTES = 4 << 10
 INSTEAD = ("min", "max", "mean", "std", "abs_mean", "l2_norm")
 """What is saved of a tensor that is too large."""
 
 
-class Written(Record):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
     """What became of a step."""
 
     size_bytes: int
-    left_out: Mapping[str, str] = {}
+    left_out: Mapping[str, str] = field(default_factory=dict)
     """Tensors that the format cannot hold → why."""
 
 
@@ -98,7 +102,7 @@ def write_step(folder: str, worker: str, step: SavedStep) -> Written:
 
 
 def write_whole(path: str, content: str) -> None:
-    """Writes a file that nobody sees half of.
+    """Writes a file that no reader sees half of.
 
     Not synced to the disk: that would take longer than the step itself, and a file that a power
     cut has halved is noticed when it is read.
@@ -142,7 +146,7 @@ class _Draft:
         """Of the arrays alone."""
         return sum(array.nbytes for array in self._arrays.values())
 
-    def write(self, file: GatheredFile | DirectFile) -> None:
+    def write(self, file: AppendedFile) -> None:
         encoder = self._encoder
         self.locations = []
         for name, array in self._arrays.items():
@@ -150,11 +154,16 @@ class _Draft:
             if array.dtype.kind == "U":
                 file.append(encoder.text_record(name, array))
             else:
-                # Contiguous here, one at a time: it may be a copy.
-                content = np.ascontiguousarray(array)
-                file.append(encoder.head(name, array.dtype, array.shape))
-                file.append(content.reshape(-1).view(np.uint8).data)
-                file.append(encoder.tail)
+                head = encoder.head(name, array.dtype, array.shape)
+                if array.nbytes <= _SMALL_BYTES:
+                    # In one piece: of a tiny net the pieces cost more than the content.
+                    file.append(b"".join((head, array.tobytes(), encoder.tail)))
+                else:
+                    # Contiguous here, one at a time: it may be a copy.
+                    content = np.ascontiguousarray(array)
+                    file.append(head)
+                    file.append(content.reshape(-1).view(np.uint8).data)
+                    file.append(encoder.tail)
             self._locate(name, start, file.size_bytes)
         scalar = np.dtype(np.float64)
         for name, reductions in self._reductions.items():
@@ -194,26 +203,26 @@ class _Draft:
 
 
 def _write_events(path: str, draft: _Draft, index_path: str) -> int:
-    if draft.content_bytes >= DIRECT_BYTES:
-        try:
-            return _write_by(DirectFile, path, draft.write, outdates=index_path)
-        except OSError as error:
-            if not is_not_direct(error):
-                raise
-    return _write_by(GatheredFile, path, draft.write, outdates=index_path)
+    kind = BufferedFile if draft.content_bytes >= DIRECT_BYTES else GatheredFile
+    return _write_by(kind, path, draft.write, outdates=index_path)
 
 
 def _write_by(
-    kind: type[GatheredFile] | type[DirectFile],
+    kind: type[BufferedFile] | type[GatheredFile],
     path: str,
-    write: Callable[[GatheredFile | DirectFile], None],
+    write: Callable[[AppendedFile], None],
     *,
     outdates: str = "",
 ) -> int:
-    unnamed = temporary(path)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    unnamed = temporary_path(path)
     try:
-        with kind(unnamed) as file:
+        # Most often the folder is there: to try is cheaper than to ask.
+        try:
+            opened = kind(unnamed)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            opened = kind(unnamed)
+        with opened as file:
             write(file)
         if outdates:
             # A resumed run may write a step again: an old index must not show the new file.

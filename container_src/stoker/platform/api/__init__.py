@@ -1,1 +1,1 @@
-"""HTTP and the AWS protocols on loopback; knows nothing of jobs."""
+"""HTTP and the AWS protocols on loopback; one module per service's operations."""

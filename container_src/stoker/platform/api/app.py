@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 
 from aiohttp import web
 
-from stoker.platform.api import identity, json_protocol, query_protocol
+from stoker.platform.api.connections import Connections
 from stoker.platform.api.http_message import make_answer, make_request_id, read_message
-from stoker.platform.api.operations import Operations
+from stoker.platform.api.mlflow_protocol import is_mlflow, require_password
 from stoker.platform.api.s3_proxy import S3Proxy
-from stoker.platform.api.signature import (
+from stoker.platform.api.service import Service
+from stoker.platform.api.unserved import find_client, make_unserved
+from stoker.platform.model import faults
+from stoker.platform.model.faults import ApiFault
+from stoker.platform.model.root import Credentials
+from stoker.platform.model.signature import (
     Message,
     Signature,
     SignatureRefused,
@@ -22,45 +28,33 @@ from stoker.platform.api.signature import (
     read_signature,
     require_signature,
 )
-from stoker.platform.model import faults
-from stoker.platform.model.faults import ApiFault
-from stoker.platform.model.root import Credentials
 
 _MOST_BODY_BYTES = 4 * 1024 * 1024
 _BODY_SECONDS = 30
 _AT_ONCE = 16
 _WAITING = 256
 _FORBIDDEN = 403
-# The same refusal has another name in each protocol.
-_JSON_CODES = {
-    "missing": "MissingAuthenticationTokenException",
-    "malformed": "IncompleteSignatureException",
-    "unknown_key": "UnrecognizedClientException",
-    "mismatch": "InvalidSignatureException",
-    "expired": "InvalidSignatureException",
-}
-_QUERY_CODES = {
-    "missing": "MissingAuthenticationToken",
-    "malformed": "IncompleteSignature",
-    "unknown_key": "InvalidClientTokenId",
-    "mismatch": "SignatureDoesNotMatch",
-    "expired": "SignatureDoesNotMatch",
-}
 
 _log = logging.getLogger(__name__)
 
 
 def make_app(
-    *, credentials: Credentials, operations: Operations, s3_address: str
+    *,
+    credentials: Credentials,
+    services: Iterable[Service],
+    s3_address: str,
+    connections: Connections,
 ) -> web.Application:
     """The application that answers everything.
 
     Args:
         credentials: the keys every request must be signed with.
-        operations: answers sagemaker and logs.
+        services: everything but S3.
         s3_address: `host:port` of the embedded S3 server.
+        connections: told when a request is being answered.
     """
-    wire = _Wire(credentials, operations, S3Proxy(s3_address, credentials))
+    s3 = S3Proxy(s3_address)
+    wire = _Wire(credentials, services, s3, connections)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", wire.answer)
     app.cleanup_ctx.append(wire.running)
@@ -68,69 +62,81 @@ def make_app(
 
 
 class _Wire:
-    def __init__(self, credentials: Credentials, operations: Operations, s3: S3Proxy) -> None:
+    def __init__(
+        self,
+        credentials: Credentials,
+        services: Iterable[Service],
+        s3: S3Proxy,
+        connections: Connections,
+    ) -> None:
         self._credentials = credentials
-        self._operations = operations
+        self._connections = connections
+        self._services = {service.name: service for service in services}
         self._s3 = s3
-        self._gate = Gate(at_once=_AT_ONCE, waiting=_WAITING)
-        # Threads of its own: a flood of calls must not take those that others wait for.
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="api")
+        # Each service has threads of its own: slow calls of one keep no other waiting.
+        self._workers = {name: _Workers(name) for name in (*self._services, "")}
 
     async def running(self, _app: web.Application) -> AsyncIterator[None]:
         await self._s3.open()
         yield
         await self._s3.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for workers in self._workers.values():
+            workers.close()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        with self._connections.answering(request.transport):
+            return await self._answer(request)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         message = read_message(request)
         try:
             signature = read_signature(message)
         except SignatureRefused:
             signature = None
-        if signature is None or signature.service == "s3":
+        is_for_s3 = signature is not None and signature.service == "s3"
+        is_for_mlflow = is_mlflow(message) and not is_for_s3  # a bucket may be named `api`
+        if is_for_s3 or (signature is None and not is_for_mlflow):
             return await self._s3.answer(request, message)
         request_id = make_request_id()
+        name = "mlflow" if is_for_mlflow or signature is None else signature.service
+        service = self._find_service(name, message)
         try:
-            return await self._answer_api(request, message, signature, request_id)
+            return await self._answer_api(service, request, message, signature, request_id)
         except ApiFault as fault:
-            return _refusal(signature.service, fault, request_id)
+            return _refusal(service, fault, request_id)
         except SignatureRefused as refused:
-            return _refusal(signature.service, _signature_fault(signature, refused), request_id)
+            code = service.protocol.signature_codes[refused.kind]
+            refusal = ApiFault(code, refused.message, status=_FORBIDDEN)
+            return _refusal(service, refusal, request_id)
         except Exception:
-            _log.exception("request %s to %s failed", request_id, signature.service)
-            ours = faults.internal(f"The platform failed; its log tells of {request_id}.")
-            return _refusal(signature.service, ours, request_id)
+            _log.exception("request %s to %s failed", request_id, name)
+            ours = faults.internal(f"Internal error of the platform; its log names {request_id}.")
+            return _refusal(service, ours, request_id)
 
     async def _answer_api(
-        self, request: web.Request, message: Message, signature: Signature, request_id: str
+        self,
+        service: Service,
+        request: web.Request,
+        message: Message,
+        signature: Signature | None,
+        request_id: str,
     ) -> web.Response:
         body = await _read_body(request)
-        hashed = hash_payload(body)
-        require_signature(message, signature, credentials=self._credentials, payload_hash=hashed)
-        service = signature.service
-        if service in json_protocol.SERVICES:
-            target = message.headers.get("x-amz-target", "")
-            async with self._gate.passed():
-                answer = await asyncio.get_running_loop().run_in_executor(
-                    self._threads, self._call, service, target, body
-                )
-            content_type = json_protocol.CONTENT_TYPE
-        elif service in query_protocol.SERVICES:
-            action, form = query_protocol.read_call(message.query, body)
-            result = identity.answer(service, action, form)
-            answer = query_protocol.render(service, action, result, request_id)
-            content_type = query_protocol.CONTENT_TYPE
+        keys, hashed = self._credentials, hash_payload(body)
+        if signature is None:
+            require_password(message, keys)
         else:
-            known = ", ".join((*json_protocol.SERVICES, *query_protocol.SERVICES, "s3"))
-            raise faults.unknown_operation(
-                f"The local platform has no service '{service}'. It has: {known}."
-            )
+            require_signature(message, signature, credentials=keys, payload_hash=hashed)
+        workers = self._workers.get(service.name, self._workers[""])
+        answer = await workers.run(partial(service.answer, message, body, request_id))
+        content_type = service.protocol.content_type
         return make_answer(answer, status=200, content_type=content_type, request_id=request_id)
 
-    def _call(self, service: str, target: str, body: bytes) -> bytes:
-        operation, params = json_protocol.read_call(service, target, body)
-        return json_protocol.render(self._operations.call(service, operation, params))
+    def _find_service(self, name: str, message: Message) -> Service:
+        service = self._services.get(find_client(name, message))
+        if service is None:
+            return make_unserved(name, message, (*self._services, "s3"))
+        return service.speaking(message)
 
 
 async def _read_body(request: web.Request) -> bytes:
@@ -152,24 +158,32 @@ async def _read_body(request: web.Request) -> bytes:
     return bytes(body)
 
 
-def _signature_fault(signature: Signature, refused: SignatureRefused) -> ApiFault:
-    query = signature.service in query_protocol.SERVICES
-    codes: Mapping[str, str] = _QUERY_CODES if query else _JSON_CODES
-    return ApiFault(codes[refused.kind], refused.message, status=_FORBIDDEN)
+def _refusal(service: Service, fault: ApiFault, request_id: str) -> web.Response:
+    return make_answer(
+        service.protocol.render_fault(fault, request_id),
+        status=fault.status,
+        content_type=service.protocol.content_type,
+        request_id=request_id,
+    )
 
 
-def _refusal(service: str, fault: ApiFault, request_id: str) -> web.Response:
-    if service in query_protocol.SERVICES:
-        body = query_protocol.render_fault(service, fault, request_id)
-        content_type = query_protocol.CONTENT_TYPE
-    else:
-        body = json_protocol.render_fault(fault)
-        content_type = json_protocol.CONTENT_TYPE
-    return make_answer(body, status=fault.status, content_type=content_type, request_id=request_id)
+class _Workers:
+    """The threads that answer the calls of one service."""
+
+    def __init__(self, service: str) -> None:
+        self._gate = Gate(at_once=_AT_ONCE, waiting=_WAITING)
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=f"api-{service}")
+
+    async def run(self, call: Callable[[], bytes]) -> bytes:
+        async with self._gate.passed():
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Gate:
-    """Lets so many in at once and so many wait; whoever comes later is refused at once."""
+    """Lets so many in at once and so many wait; later requests are refused at once."""
 
     def __init__(self, *, at_once: int, waiting: int) -> None:
         self._free = asyncio.Semaphore(at_once)

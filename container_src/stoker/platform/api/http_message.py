@@ -6,7 +6,7 @@ import secrets
 
 from aiohttp import web
 
-from stoker.platform.api.signature import Message
+from stoker.platform.model.signature import Message
 
 
 def read_message(request: web.Request) -> Message:

@@ -1,52 +1,70 @@
-"""AWS JSON 1.1: the protocol of sagemaker and logs."""
+"""AWS JSON 1.1 and 1.0: the protocol of sagemaker and logs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from stoker.platform.api.service_model import known_operation, require_valid
 from stoker.platform.model import faults
 from stoker.platform.model.faults import ApiFault
-
-CONTENT_TYPE = "application/x-amz-json-1.1"
-_PREFIXES = {"sagemaker": "SageMaker", "logs": "Logs_20140328"}
-SERVICES = tuple(_PREFIXES)
+from stoker.platform.model.signature import Message
 
 
-def read_call(service: str, target: str, body: bytes) -> tuple[str, dict[str, Any]]:
-    """The operation and its parameters, held against the service model.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JsonProtocol:
+    """JSON in, JSON out; the header X-Amz-Target names the operation."""
 
-    Args:
-        service: one of SERVICES.
-        target: the header X-Amz-Target.
-        body: the request's body.
+    target_prefix: str
+    """What precedes the operation in X-Amz-Target: `SageMaker`, `Logs_20140328`."""
 
-    Raises:
-        ApiFault: no such operation, no JSON, or parameters that do not fit.
-    """
-    prefix, _, operation = target.rpartition(".")
-    if prefix != _PREFIXES[service] or not known_operation(service, operation):
-        raise faults.unknown_operation(
-            f"'{target}' is not an operation of {service} (expected the header X-Amz-Target:"
-            f" {_PREFIXES[service]}.<Operation>)."
+    content_type: str = "application/x-amz-json-1.1"
+
+    @property
+    def signature_codes(self) -> Mapping[str, str]:
+        return SIGNATURE_CODES
+
+    def read_operation(self, service: str, message: Message, body: bytes) -> str:
+        target = message.headers.get("x-amz-target", "")
+        prefix, _, operation = target.rpartition(".")
+        if prefix != self.target_prefix or not known_operation(service, operation):
+            raise faults.unknown_operation(
+                f"'{target}' is not an operation of {service} (expected the header X-Amz-Target:"
+                f" {self.target_prefix}.<Operation>)."
+            )
+        return operation
+
+    def read_params(
+        self, service: str, operation: str, message: Message, body: bytes
+    ) -> dict[str, Any]:
+        try:
+            params = json.loads(body or b"{}")
+        except (ValueError, RecursionError) as error:
+            raise ApiFault("SerializationException", f"The body is not JSON: {error}") from error
+        return require_valid(service, operation, params)
+
+    def missing(self, service: str, operation: str, known: str) -> ApiFault:
+        return faults.unknown_operation(
+            f"{service}:{operation} is not emulated by the local platform. It has: {known}."
         )
-    try:
-        params = json.loads(body or b"{}")
-    except (ValueError, RecursionError) as error:
-        raise ApiFault("SerializationException", f"The body is not JSON: {error}") from error
-    return operation, require_valid(service, operation, params)
+
+    def render(self, operation: str, answer: Mapping[str, Any], request_id: str) -> bytes:
+        return json.dumps(answer, default=_plain).encode()
+
+    def render_fault(self, fault: ApiFault, request_id: str) -> bytes:
+        return json.dumps({"__type": fault.code, "message": fault.message}).encode()
 
 
-def render(answer: dict[str, Any]) -> bytes:
-    """An answer; times become seconds since the epoch."""
-    return json.dumps(answer, default=_plain).encode()
-
-
-def render_fault(fault: ApiFault) -> bytes:
-    """A refusal."""
-    return json.dumps({"__type": fault.code, "message": fault.message}).encode()
+SIGNATURE_CODES = {
+    "missing": "MissingAuthenticationTokenException",
+    "malformed": "IncompleteSignatureException",
+    "unknown_key": "UnrecognizedClientException",
+    "mismatch": "InvalidSignatureException",
+    "expired": "InvalidSignatureException",
+}
 
 
 def _plain(value: object) -> object:

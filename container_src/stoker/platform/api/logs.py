@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
+from stoker.platform.api.json_protocol import JsonProtocol
+from stoker.platform.api.service import Service
 from stoker.platform.data.log_streams import (
     Event,
     LogStreams,
@@ -32,40 +34,35 @@ Params = Mapping[str, Any]
 Answer = dict[str, Any]
 
 
+def make_logs(streams: LogStreams) -> Service:
+    """The service over the streams on disk."""
+    operations = LogOperations(streams)
+    return Service(
+        name="logs",
+        protocol=JsonProtocol(target_prefix="Logs_20140328"),
+        operations={
+            "DescribeLogGroups": operations.describe_groups,
+            "DescribeLogStreams": operations.describe_streams,
+            "FilterLogEvents": operations.filter_events,
+            "GetLogEvents": operations.get_events,
+        },
+    )
+
+
 class LogOperations:
     """Answers calls from the streams on disk."""
 
     def __init__(self, streams: LogStreams) -> None:
         self._streams = streams
-        self._calls: Mapping[str, Callable[[Params], Answer]] = {
-            "DescribeLogGroups": self._describe_groups,
-            "DescribeLogStreams": self._describe_streams,
-            "FilterLogEvents": self._filter_events,
-            "GetLogEvents": self._get_events,
-        }
 
-    def call(self, operation: str, params: Params) -> Answer:
-        """Answer one call.
-
-        Raises:
-            ApiFault: an unknown group, stream, token or operation.
-        """
-        known = self._calls.get(operation)
-        if known is None:
-            raise faults.unknown_operation(
-                f"logs:{operation} is not emulated by the local platform. It has:"
-                f" {', '.join(self._calls)}."
-            )
-        return known(params)
-
-    def _describe_groups(self, params: Params) -> Answer:
+    def describe_groups(self, params: Params) -> Answer:
         part = params.get("logGroupNamePattern", "")
         if not GROUP.startswith(params.get("logGroupNamePrefix", "")) or part not in GROUP:
             return {"logGroups": []}
         group = {"logGroupName": GROUP, "arn": f"{_GROUP_ARN}:*", "logGroupArn": _GROUP_ARN}
         return {"logGroups": [{**group, "creationTime": 0, "storedBytes": 0}]}
 
-    def _describe_streams(self, params: Params) -> Answer:
+    def describe_streams(self, params: Params) -> Answer:
         _require_group(params)
         streams = self._with_prefix(params.get("logStreamNamePrefix", ""))
         if params.get("orderBy") == "LastEventTime":
@@ -79,7 +76,7 @@ class LogOperations:
             answer["nextToken"] = str(stop)
         return answer
 
-    def _get_events(self, params: Params) -> Answer:
+    def get_events(self, params: Params) -> Answer:
         _require_group(params)
         stream = self._require_stream(params["logStreamName"])
         limit = params.get("limit", _MOST_EVENTS)
@@ -101,7 +98,7 @@ class LogOperations:
             "nextBackwardToken": f"b/{first}",
         }
 
-    def _filter_events(self, params: Params) -> Answer:
+    def filter_events(self, params: Params) -> Answer:
         _require_group(params)
         matches = make_matcher(params.get("filterPattern", ""))
         places = _read_places(params.get("nextToken"))

@@ -6,7 +6,7 @@ import io
 import os
 import posixpath
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import Protocol
 
 from isal import igzip_threaded
 
+from stoker.bus.progress import SHOWN_SECONDS, Progress, show_nothing
 from stoker.platform.data.confined import Entry, FileWindow, Parts, open_file, read_link, walk
 from stoker.platform.data.failures import reading
-from stoker.platform.data.storage import S3Uri, Storage, parse_uri
+from stoker.platform.data.storage import CountedReads, S3Uri, Storage, parse_uri
 from stoker.platform.model.request import TrainingRequest
 
 
@@ -35,7 +36,12 @@ class Artifacts:
 
 
 def pack_and_upload(
-    request: TrainingRequest, hosts_dirs: Mapping[str, Path], storage: Storage, work_dir: Path
+    request: TrainingRequest,
+    hosts_dirs: Mapping[str, Path],
+    storage: Storage,
+    work_dir: Path,
+    *,
+    show: Callable[[str], object] = show_nothing,
 ) -> Artifacts:
     """Upload /opt/ml/model and /opt/ml/output/data of all hosts; done again, it gives the same.
 
@@ -46,6 +52,7 @@ def pack_and_upload(
         hosts_dirs: host → what was its /opt/ml, the leader first.
         storage: S3.
         work_dir: for the archives, until they are uploaded.
+        show: gets a line from time to time that says how far it has come.
 
     Raises:
         UploadFailed: a file cannot be read, the disk is full, or S3 does not take it.
@@ -56,11 +63,13 @@ def pack_and_upload(
     output_uri = None
     with reading("what the job has left", work_dir):
         if request.compression == "NONE":
-            model_uri = _upload_tree(model, place.join("model"), storage)
+            model_uri = _upload_tree(model, place.join("model"), storage, show)
         else:
-            model_uri = _upload_archive(model, place.join("model.tar.gz"), storage, work_dir)
+            archive = work_dir / "model.tar.gz"
+            model_uri = _upload_archive(model, place, storage, archive, show)
         if not output.is_empty():
-            output_uri = _upload_archive(output, place.join("output.tar.gz"), storage, work_dir)
+            archive = work_dir / "output.tar.gz"
+            output_uri = _upload_archive(output, place, storage, archive, show)
     return Artifacts(
         model_uri=model_uri,
         output_uri=output_uri,
@@ -68,19 +77,29 @@ def pack_and_upload(
     )
 
 
-def _upload_archive(folder: Merged, uri: S3Uri, storage: Storage, work_dir: Path) -> str:
-    archive = work_dir / uri.key.rpartition("/")[2]
+def _upload_archive(
+    folder: Merged, place: S3Uri, storage: Storage, archive: Path, show: Callable[[str], object]
+) -> str:
+    uri = place.join(archive.name)
     try:
-        with reading(f"/opt/ml/{'/'.join(folder.parts)}", work_dir):
-            work_dir.mkdir(parents=True, exist_ok=True)
-            pack(folder, archive)
-        storage.upload(archive, uri, patient=True)
+        with reading(f"/opt/ml/{'/'.join(folder.parts)}", archive.parent):
+            archive.parent.mkdir(parents=True, exist_ok=True)
+            pack(folder, archive, show=show)
+        progress = _make_progress(f"upload of {archive.name}", archive.stat().st_size, show)
+        storage.upload(archive, uri, patient=True, on_bytes=progress.add)
     finally:
         archive.unlink(missing_ok=True)
     return str(uri)
 
 
-def _upload_tree(folder: Merged, uri: S3Uri, storage: Storage) -> str:
+def _make_progress(what: str, total_bytes: int, show: Callable[[str], object]) -> Progress:
+    return Progress(what, total_bytes, show=show, every_seconds=SHOWN_SECONDS)
+
+
+def _upload_tree(
+    folder: Merged, uri: S3Uri, storage: Storage, show: Callable[[str], object]
+) -> str:
+    progress = _make_progress("upload of model", folder.size_bytes(), show)
     for host_dir, entry in folder:
         if entry.is_folder:
             continue
@@ -92,7 +111,8 @@ def _upload_tree(folder: Merged, uri: S3Uri, storage: Storage) -> str:
             open_file(host_dir, folder.parts + entry.parts) as file,
         ):
             window = FileWindow(file.fileno(), os.fstat(file.fileno()).st_size)
-            storage.upload(window, uri.join(*entry.parts), patient=True)
+            target = uri.join(*entry.parts)
+            storage.upload(window, target, patient=True, on_bytes=progress.add)
     return f"{uri}/"
 
 
@@ -110,7 +130,7 @@ class _Writable(Protocol):
     def write(self, content: bytes, /) -> int: ...
 
 
-def pack(folder: Merged, target: Path) -> None:
+def pack(folder: Merged, target: Path, *, show: Callable[[str], object] = show_nothing) -> None:
     """Write everything of a folder into an archive.
 
     Links that stay within the folder are kept as links. What would lead out of it, and sockets,
@@ -120,10 +140,11 @@ def pack(folder: Merged, target: Path) -> None:
         OSError: a file cannot be read, or the disk is full.
     """
     seen_as = posixpath.join("/opt/ml", *folder.parts)
+    progress = _make_progress(f"packing of {target.name}", folder.size_bytes(), show)
     with _open_archive(target) as archive:
         for host_dir, entry in folder:
             if entry.is_file:
-                _add_file(archive, host_dir, entry, folder)
+                _add_file(archive, host_dir, entry, folder, progress)
             elif entry.is_folder:
                 archive.addfile(_make_member(entry, entry.status, tarfile.DIRTYPE))
             elif entry.is_link:
@@ -152,9 +173,9 @@ def _open_archive(target: Path) -> Iterator[tarfile.TarFile]:
 
 
 class _Disk:
-    """The file, for the compressor's own thread: an error there would hang it for ever.
+    """The file, for the compressor's own thread: an error there would hang it forever.
 
-    So a write that fails is kept, later ones are dropped, and whoever feeds the compressor asks.
+    So the first error is kept, later writes are dropped, and `require_good` raises it.
     """
 
     def __init__(self, file: io.FileIO) -> None:
@@ -174,7 +195,7 @@ class _Disk:
         """Nothing is buffered."""
 
     def close(self) -> None:
-        """Whoever has opened the file closes it."""
+        """The code that opened the file closes it."""
 
     def require_good(self) -> None:
         if self._error:
@@ -199,14 +220,16 @@ class _Stream:
         return self._position
 
 
-def _add_file(archive: tarfile.TarFile, host_dir: Path, entry: Entry, folder: Merged) -> None:
+def _add_file(
+    archive: tarfile.TarFile, host_dir: Path, entry: Entry, folder: Merged, progress: Progress
+) -> None:
     try:
         file = open_file(host_dir, folder.parts + entry.parts)
     except FileNotFoundError:
         return
     with file:
         member = _make_member(entry, os.fstat(file.fileno()), tarfile.REGTYPE)
-        archive.addfile(member, file)
+        archive.addfile(member, CountedReads(file, progress.add))
 
 
 def _add_link(
@@ -225,7 +248,7 @@ def _add_link(
 
 
 def _make_member(entry: Entry, status: os.stat_result, kind: bytes) -> tarfile.TarInfo:
-    """Owned by root, as on the service: who ran the platform is nobody's business."""
+    """Owned by root, as on the service: the archive does not say who ran the platform."""
     member = tarfile.TarInfo(entry.name)
     member.type = kind
     member.size = status.st_size if kind == tarfile.REGTYPE else 0
@@ -264,6 +287,15 @@ class Merged:
     def skip(self, entry: Entry, reason: str) -> None:
         """Name what is left out."""
         self.skipped.append(f"{'/'.join((*self.parts, *entry.parts))}: {reason}")
+
+    def size_bytes(self) -> int:
+        """Of the files of all hosts; those that are left out count, too: it is an estimate."""
+        return sum(
+            entry.status.st_size
+            for host_dir in self.hosts_dirs.values()
+            for entry in walk(host_dir, self.parts)
+            if entry.is_file
+        )
 
     def is_empty(self) -> bool:
         """Whether no host has left anything but folders."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from stoker.contract.upload_markers import IGNORED
+
 Parts = tuple[str, ...]
 """A path below the base, part by part."""
 
@@ -102,8 +104,8 @@ def read_start(base: Path, parts: Parts, size_bytes: int) -> bytes:
 
 @contextmanager
 def write_file(base: Path, parts: Parts) -> Iterator[BinaryIO]:
-    """A new file in place of what was there; nobody sees half of it. Folders are made."""
-    part = f".{secrets.token_hex(8)}.sagemaker-ignore"
+    """A new file in place of what was there; no reader sees half of it. Folders are made."""
+    part = f".{secrets.token_hex(8)}{IGNORED}"
     with open_folder(base, parts[:-1], make=True) as folder:
         descriptor = os.open(part, _NEW_FILE, 0o644, dir_fd=folder)
         try:
@@ -149,7 +151,7 @@ def walk(base: Path, parts: Parts = ()) -> Iterator[Entry]:
 
     What vanishes meanwhile is left out: the job may still be at work.
     """
-    # Only the base's own path is trusted, so that each folder is opened anew from there: that
+    # Only the base's own path is trusted, so that each folder is opened again from there: that
     # costs little and no chain of open descriptors limits the depth.
     pending: list[Parts] = [()]
     while pending:
@@ -191,9 +193,9 @@ _READ_FILE, _READ_FOLDER, _ALL = 0o400, 0o500, 0o700
 
 
 def make_readable(base: Path, parts: Parts) -> None:
-    """Give the owner the right to read what lies below a folder; links are left alone.
+    """Give the owner the right to read everything below a folder; links are left alone.
 
-    In a container the job was root, which needs no such right; whoever packs its files does.
+    In a container the job was root, which needs no such right; the user who packs its files does.
     """
     for entry in walk(base, parts):
         needed = _READ_FOLDER if entry.is_folder else _READ_FILE
@@ -210,7 +212,7 @@ def remove_tree(folder: Path) -> None:
     nor the length of a path limits how deep a tree may be.
 
     Raises:
-        OSError: something belongs to somebody else; FileNotFoundError: there is no such folder.
+        OSError: something belongs to another user; FileNotFoundError: there is no such folder.
     """
     folder.chmod(_ALL)
     with open_folder(folder, ()) as top:

@@ -3,7 +3,7 @@
 HostError
 ├── DownloadFailed      input, a manifest or a checkpoint did not arrive
 ├── UploadFailed        a model, output or a synced folder did not leave
-└── TransferCancelled   the job was stopped meanwhile; nobody's fault
+└── TransferCancelled   the job was stopped meanwhile; not an error
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class UploadFailed(HostError):
 
 
 class TransferCancelled(HostError):
-    """The job was stopped meanwhile; nobody's fault."""
+    """The job was stopped meanwhile; not an error."""
 
 
 @contextmanager
@@ -60,13 +60,11 @@ def make_disk_fix(error: OSError, place: Path | str) -> str:
     """What to do about an error of the file system below `place`."""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            return (
-                f"free space on the disk of {place} (`df -h {place}`), then submit the job again"
-            )
+            return f"free space on the disk of {place} (see `df -h`), then submit the job again"
         case errno.EACCES | errno.EPERM:
             return f"make it readable and writable for the user who runs the platform: {place}"
         case errno.ELOOP | errno.ENOTDIR | errno.EISDIR:
-            return "replace the link or file that stands where a folder or file is expected"
+            return "replace the link or file that has the path of an expected folder or file"
         case errno.ENAMETOOLONG:
             return "use shorter names: a part of a path holds 255 bytes here, a whole path 4096"
         case _:

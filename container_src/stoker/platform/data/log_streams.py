@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ class Event(NamedTuple):
     time_ms: int
     text: str
     end: int
-    """The offset behind it: where to go on reading."""
+    """The offset behind it: where to continue reading."""
 
 
 class Stream(NamedTuple):
@@ -39,6 +40,9 @@ class Stream(NamedTuple):
     host: str
     created_ms: int
     file: Path
+
+
+_CONTROLS = {code: "?" for code in (*range(32), 127) if chr(code) not in "\t\n\r\x1b"}
 
 
 class LogStreams:
@@ -79,12 +83,12 @@ class LogStreams:
                 raise KeyError(f"{job}/{host}")
             last = self._last_ms.get(stream.file)
             if last is None:
-                last = _mend(stream.file)
+                last = _repair(stream.file)
             written = bytearray()
             for time_ms, text in lines:
                 last = max(last, time_ms)
                 written += _encoded(last, text)
-            # Until it is written, the file may end in a torn line: then it is mended next time.
+            # Until it is written, the file may end in half a line: it is then repaired next time.
             self._last_ms.pop(stream.file, None)
             with stream.file.open("ab") as file:
                 file.write(written)
@@ -111,6 +115,13 @@ class LogStreams:
         stream = self._find(job, host)
         if stream:
             yield from read_events(stream, start)
+
+    def remove(self, job: str) -> None:
+        """Remove all streams of a job."""
+        with self._lock:
+            folder = self._job_folder(job)
+            self._last_ms = {f: ms for f, ms in self._last_ms.items() if f.parent != folder}
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _find(self, job: str, host: str) -> Stream | None:
         return next((stream for stream in self.streams(job) if stream.host == host), None)
@@ -176,13 +187,22 @@ def _stream(job: str, file: Path) -> Stream:
     return Stream(f"{job}/{file.stem}", named["host"], epoch_ms, file)
 
 
+def to_text(raw: bytes) -> str:
+    """What a job wrote, to be read: as UTF-8, with `?` for control characters.
+
+    JSON writes six bytes for each of them: a log of NUL bytes would grow six-fold. Tabs and the
+    escapes of colours stay.
+    """
+    return raw.decode(errors="replace").translate(_CONTROLS)
+
+
 def _encoded(time_ms: int, text: str) -> bytes:
     line = json.dumps([time_ms, text], ensure_ascii=False, separators=(",", ":"))
     # A lone surrogate becomes `\udXXX`, which is what JSON calls it.
     return line.encode(errors="backslashreplace") + b"\n"
 
 
-def _mend(file: Path) -> int:
+def _repair(file: Path) -> int:
     """Cut off a line that a killed server left half written; the time of the last whole one."""
     with file.open("rb+") as stream:
         size = _whole_bytes(stream)

@@ -24,20 +24,23 @@ class ChannelObject:
     parts: Parts
     """Its path below the channel's folder."""
 
+    size_bytes: int = 0
+    """0 if it is not known: a manifest does not tell."""
+
 
 def list_objects(channel: ChannelSource, storage: Storage) -> list[ChannelObject]:
     """All objects of a channel, over all pages, in the order of keys or of the manifest.
 
     Raises:
-        DownloadFailed: there are none, or they cannot lie in one folder.
+        DownloadFailed: there are none, or they cannot be in one folder.
     """
     if channel.data_type == "ManifestFile":
-        named = [(entry.uri, entry.name) for entry in read_manifest(channel.uri, storage)]
+        named = [(entry.uri, entry.name, 0) for entry in read_manifest(channel.uri, storage)]
     elif channel.data_type == "S3Prefix":
         named = _list_prefix(parse_uri(channel.uri), storage)
     else:
         raise DownloadFailed(
-            f"channel {channel.name!r}: {channel.data_type} is no list of objects",
+            f"channel {channel.name!r}: {channel.data_type} is not a list of objects",
             fix="use an augmented manifest with the input mode Pipe",
         )
     if not named:
@@ -48,17 +51,21 @@ def list_objects(channel: ChannelSource, storage: Storage) -> list[ChannelObject
             fix="ensure that the bucket exists and that objects exist under that S3 prefix:"
             f" aws s3 ls {channel.uri}",
         )
-    objects = [ChannelObject(uri, read_parts(uri, name)) for uri, name in named]
+    objects = [ChannelObject(uri, read_parts(uri, name), size) for uri, name, size in named]
     _require_one_tree(objects)
     return objects
 
 
-def list_below(prefix: S3Uri, storage: Storage) -> list[tuple[S3Uri, str]]:
-    """The objects of a folder with their names in it; `x/code2` is not below `x/code`."""
+def list_below(prefix: S3Uri, storage: Storage) -> list[tuple[S3Uri, str, int]]:
+    """The objects of a folder, names in it, sizes in bytes; `x/code2` is not below `x/code`."""
     start = prefix if prefix.key.endswith("/") or not prefix.key else prefix.join("")
-    found = ((stored.uri, stored.uri.name_below(prefix)) for stored in storage.list(start))
+    found = ((stored, stored.uri.name_below(prefix)) for stored in storage.list(start))
     # A key with a slash at its end is how consoles show an empty folder.
-    return [(uri, name) for uri, name in found if name and not name.endswith("/")]
+    return [
+        (stored.uri, name, stored.size_bytes)
+        for stored, name in found
+        if name and not name.endswith("/")
+    ]
 
 
 def read_parts(uri: S3Uri, name: str) -> Parts:
@@ -76,20 +83,23 @@ def read_parts(uri: S3Uri, name: str) -> Parts:
     return parts
 
 
-def _list_prefix(prefix: S3Uri, storage: Storage) -> list[tuple[S3Uri, str]]:
-    """What lies below the prefix as a folder, or the very object; else what begins with it."""
+def _list_prefix(prefix: S3Uri, storage: Storage) -> list[tuple[S3Uri, str, int]]:
+    """What is below the prefix as a folder, or that object; else what begins with it."""
     below = list_below(prefix, storage)
     if prefix.key and not prefix.key.endswith("/"):
         folder = S3Uri(prefix.bucket, prefix.key.rpartition("/")[0])
         if not below:
-            matching = [stored.uri for stored in storage.list(prefix)]
-            exact = [uri for uri in matching if uri == prefix]
-            below = [(uri, uri.name_below(folder) or "") for uri in exact or matching]
-    return [(uri, name) for uri, name in below if not name.endswith("/")]
+            matching = list(storage.list(prefix))
+            exact = [stored for stored in matching if stored.uri == prefix]
+            below = [
+                (stored.uri, stored.uri.name_below(folder) or "", stored.size_bytes)
+                for stored in exact or matching
+            ]
+    return [found for found in below if not found[1].endswith("/")]
 
 
 def _require_one_tree(objects: Iterable[ChannelObject]) -> None:
-    """S3 has `a` beside `a/b`; a folder has not. Two objects may not be one file, either."""
+    """S3 can have both `a` and `a/b`; a folder cannot. Two objects may not be one file, either."""
     files: dict[Parts, S3Uri] = {}
     for found in objects:
         other = files.setdefault(found.parts, found.uri)
@@ -103,8 +113,8 @@ def _require_one_tree(objects: Iterable[ChannelObject]) -> None:
 
 def _clash(one: S3Uri, other: S3Uri) -> DownloadFailed:
     return DownloadFailed(
-        f"{one} and {other} cannot both be files of one channel: one stands where the other"
-        " needs a folder or the same file",
+        f"{one} and {other} cannot both be files of one channel: one has the path that the other"
+        " needs for a folder or the same file",
         fix="rename one of the two objects",
     )
 
@@ -138,7 +148,7 @@ def read_manifest(uri: str, storage: Storage) -> list[ManifestEntry]:
                 ManifestEntry(_parse_place(f"{prefix}{name}", uri), name)
                 for name in dict.fromkeys(names)
             ]
-    raise DownloadFailed(f"{uri} is no manifest: {str(elements)[:200]}", fix=_MANIFEST_FIX)
+    raise DownloadFailed(f"{uri} is not a manifest: {str(elements)[:200]}", fix=_MANIFEST_FIX)
 
 
 def read_augmented_manifest(
@@ -160,7 +170,7 @@ def _read_samples(
             continue
         sample = _parse_json(line, f"{uri}, line {number}")
         if not isinstance(sample, dict):
-            raise DownloadFailed(f"{uri}, line {number} is no JSON object", fix=_AUGMENTED_FIX)
+            raise DownloadFailed(f"{uri}, line {number} is not a JSON object", fix=_AUGMENTED_FIX)
         missing = [name for name in attributes if name not in sample]
         if missing:
             raise DownloadFailed(

@@ -46,7 +46,7 @@ class Pipes:
         *,
         on_failure: Callable[[], object] = lambda: None,
     ) -> None:
-        """Args: on_failure: called, in a thread of ours, when a pipe ends too early."""
+        """Args: on_failure: called, in another thread, when a pipe ends too early."""
         self._on_failure = on_failure
         self._request = request
         self._host = host
@@ -139,7 +139,7 @@ class Pipes:
             os.unlink(_name(channel, epoch), dir_fd=folder)
 
     def _wait_for_reader(self, channel: ChannelSource, epoch: int) -> int:
-        """The writing end, once somebody reads. A blocking open could not be called off."""
+        """The writing end, once a process reads. A blocking open could not be cancelled."""
         while not self._stopping.wait(_LOOK_SECONDS):
             try:
                 with open_folder(self._host_dir, DATA) as folder:

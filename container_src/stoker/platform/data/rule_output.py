@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stoker.platform.data.confined import Parts, read_start
 from stoker.platform.data.storage import Storage, parse_uri
-from stoker.platform.model.request import TrainingRequest
+from stoker.platform.model.request import TrainingRequest, report_uri
 
 _FINDINGS: Parts = ("output", "data", "stoker", "findings.jsonl")
 _REPORT: Parts = ("output", "data", "stoker", "report.html")
@@ -46,13 +46,8 @@ def upload_findings(
         storage.upload(io.BytesIO(page), place, patient=True)
 
 
-def report_uri(output_uri: str, job: str) -> str:
-    """Where the page of a job's rules lies, if it has one: that of its last attempt."""
-    return f"{output_uri}/{job}/rule-output/report.html"
-
-
 def sort_findings(lines: Iterable[bytes]) -> dict[str, list[bytes]]:
-    """Rule → its lines; one that is no finding (cut off in mid-write) is left out."""
+    """Rule → its lines; one that is not a finding (half-written) is left out."""
     found: dict[str, list[bytes]] = {}
     for line in lines:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    ConnectionError,  # nobody listens; not Python's own
+    ConnectionError,  # no process listens; not Python's own
     HTTPClientError,
     IncompleteReadError,
 )
@@ -30,7 +31,7 @@ from stoker.platform.data.failures import (
     reading,
     storing,
 )
-from stoker.platform.model.root import REGION, Credentials
+from stoker.platform.model.root import REGION, SPARE_BYTES, Credentials
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -68,7 +69,7 @@ def parse_uri(uri: str) -> S3Uri:
     scheme, _, rest = uri.partition("://")
     bucket, _, key = rest.partition("/")
     if scheme not in ("s3", "https") or not bucket:
-        raise HostError(f"{uri!r} is no place in S3", fix="write it as s3://BUCKET/KEY")
+        raise HostError(f"{uri!r} is not an S3 address", fix="write it as s3://BUCKET/KEY")
     if scheme == "https":
         # The API takes https addresses, too: s3.amazonaws.com/bucket/key (path style).
         bucket, _, key = key.partition("/")
@@ -81,6 +82,34 @@ class StoredObject:
 
     uri: S3Uri
     size_bytes: int
+    etag: str = ""
+
+
+OnBytes = Callable[[int], object]
+"""Gets how many bytes more were copied."""
+
+
+class CountedReads:
+    """A file that tells how much of it was read; from the start again, if it is read again."""
+
+    def __init__(self, file: BinaryIO | io.RawIOBase, on_bytes: OnBytes) -> None:
+        self._file = file
+        self._on_bytes = on_bytes
+        self._counted_bytes = 0
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._file.read(size) or b""
+        self._counted_bytes += len(content)
+        self._on_bytes(len(content))
+        return content
+
+    def seek(self, offset: int, origin: int = os.SEEK_SET) -> int:
+        self._on_bytes(-self._counted_bytes)
+        self._counted_bytes = 0
+        return self._file.seek(offset, origin)
+
+    def tell(self) -> int:
+        return self._file.tell()
 
 
 class OpenObject:
@@ -92,13 +121,11 @@ class OpenObject:
 
     def read(self, size: int | None = None) -> bytes:
         """The next bytes; none at the end."""
-        content: bytes = self._body.read(None if size is None or size < 0 else size)
-        return content
+        return bytes(self._body.read(None if size is None or size < 0 else size))
 
 
 _CHUNK_BYTES = 1 << 20
-_TRIES = 3
-_PAUSE_SECONDS = 0.5
+_TRIES, _PAUSE_SECONDS = 3, 0.5
 _ANSWER_SECONDS = 60
 _CONNECTIONS = 32
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
@@ -118,9 +145,20 @@ class Storage:
     """Reads and writes objects; may be used from several threads."""
 
     def __init__(
-        self, endpoint: str, credentials: Credentials, *, patience_seconds: float = 0.0
+        self,
+        endpoint: str,
+        credentials: Credentials,
+        *,
+        folder: Path | None = None,
+        patience_seconds: float = 0.0,
     ) -> None:
-        """Args: patience_seconds: how long a server that died may take to be back."""
+        """Args:
+        endpoint: where S3 answers.
+        credentials: its keys.
+        folder: where it keeps the objects: an upload that does not fit is not begun.
+        patience_seconds: how long a server that died may take to be back.
+        """
+        self._folder = folder
         self._patience_seconds = patience_seconds
         self._client = botocore.session.Session(session_vars=_NO_SETTINGS).create_client(
             "s3",
@@ -129,7 +167,7 @@ class Storage:
             aws_access_key_id=credentials.access_key,
             aws_secret_access_key=credentials.secret_key,
             config=Config(
-                # The server sends the whole object's checksum with a part of it, too.
+                # Loopback: TCP has checksums of its own.
                 response_checksum_validation="when_required",
                 request_checksum_calculation="when_required",
                 proxies={},
@@ -149,15 +187,20 @@ class Storage:
             DownloadFailed: there is no such bucket, or S3 does not answer.
         """
         start = _to_uri(prefix)
-        wanted = {"Bucket": start.bucket, "Prefix": start.key}
-        more = True
-        while more:
+        wanted: dict[str, Any] = {"Bucket": start.bucket, "Prefix": start.key}
+        page: dict[str, Any] = {"IsTruncated": True}
+        while page.get("IsTruncated", False):
             with _downloading(start):
                 page = self._patiently(lambda: self._client.list_objects_v2(**wanted))
             for found in page.get("Contents", []):
-                yield StoredObject(S3Uri(start.bucket, found["Key"]), found["Size"])
-            more = page.get("IsTruncated", False)
+                uri = S3Uri(start.bucket, found["Key"])
+                yield StoredObject(uri, found["Size"], found.get("ETag", ""))
             wanted["ContinuationToken"] = page.get("NextContinuationToken")
+
+    def find_file(self, uri: S3Uri | str) -> Path | None:
+        """The file of an object, if it is on this machine; S3 replaces it, but never writes it."""
+        file = self._folder and self._folder / _to_uri(uri).bucket / _to_uri(uri).key
+        return file if file and file.is_file() else None
 
     def exists(self, uri: S3Uri | str) -> bool:
         """Whether there is an object with exactly this key."""
@@ -197,6 +240,7 @@ class Storage:
         target: Path | BinaryIO,
         *,
         cancelled: threading.Event | None = None,
+        on_bytes: OnBytes | None = None,
     ) -> None:
         """Copy an object into a file; a stream that breaks is read again from its start.
 
@@ -208,11 +252,11 @@ class Storage:
         place = _to_uri(uri)
         if isinstance(target, Path):
             with storing(place, target), target.open("wb") as file:
-                self.download(place, file, cancelled=cancelled)
+                self.download(place, file, cancelled=cancelled, on_bytes=on_bytes)
             return
         for attempt in range(1, _TRIES + 1):
             try:
-                self._copy(place, target, cancelled or threading.Event())
+                self._copy(place, target, cancelled or threading.Event(), on_bytes)
             except DownloadFailed as failure:
                 if attempt == _TRIES or not isinstance(failure.__cause__, _BROKEN):
                     raise
@@ -220,12 +264,17 @@ class Storage:
                 return
 
     def upload(
-        self, source: Path | BinaryIO | io.RawIOBase, uri: S3Uri | str, *, patient: bool = False
+        self,
+        source: Path | BinaryIO | io.RawIOBase,
+        uri: S3Uri | str,
+        *,
+        patient: bool = False,
+        on_bytes: OnBytes | None = None,
     ) -> None:
         """Make an object of a file, or of what can be read and sought, from its start.
 
         One request, however large: the server would keep the parts of several in memory. If it
-        does not answer, whoever is not patient tries again some other time.
+        does not answer, only a patient caller waits for it.
 
         Raises:
             UploadFailed: the file cannot be read, or S3 does not take it.
@@ -233,15 +282,30 @@ class Storage:
         place = _to_uri(uri)
         if isinstance(source, Path):
             with reading(source, source), source.open("rb") as file:
-                self.upload(file, place, patient=patient)
+                self.upload(file, place, patient=patient, on_bytes=on_bytes)
             return
 
+        self._require_room(place, source.seek(0, os.SEEK_END))
+
+        body = CountedReads(source, on_bytes) if on_bytes else source
+
         def put() -> None:
-            source.seek(0)
-            self._client.put_object(Bucket=place.bucket, Key=place.key, Body=source)
+            body.seek(0)
+            self._client.put_object(Bucket=place.bucket, Key=place.key, Body=body)
 
         with _uploading(place):
             self._patiently(put) if patient else put()
+
+    def _require_room(self, place: S3Uri, size_bytes: int) -> None:
+        if self._folder is None:
+            return
+        free_bytes = shutil.disk_usage(self._folder).free
+        if size_bytes + SPARE_BYTES > free_bytes:
+            raise UploadFailed(
+                f"{place} cannot be written: the disk of {self._folder} is full: it has "
+                f"{free_bytes:,} bytes free, the object has {size_bytes:,}",
+                fix=f"free space on that disk (`df -h {self._folder}`), then submit the job again",
+            )
 
     def delete(self, uri: S3Uri | str) -> None:
         """Remove an object; none there is no error."""
@@ -266,7 +330,7 @@ class Storage:
         self._client.close()
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
-        """Ask again while nobody answers: a server that died is started again."""
+        """Ask again while there is no answer: a server that died is started again."""
         deadline = time.monotonic() + self._patience_seconds
         while True:
             try:
@@ -276,15 +340,21 @@ class Storage:
                     raise
             time.sleep(_PAUSE_SECONDS)
 
-    def _copy(self, uri: S3Uri, target: BinaryIO, cancelled: threading.Event) -> None:
+    def _copy(
+        self, uri: S3Uri, target: BinaryIO, cancelled: threading.Event, on_bytes: OnBytes | None
+    ) -> None:
         with self.open(uri) as content:
             if target.tell():  # a stream has broken before
+                if on_bytes:
+                    on_bytes(-target.tell())
                 target.seek(0)
                 target.truncate()
             while chunk := content.read(_CHUNK_BYTES):
                 if cancelled.is_set():
                     raise TransferCancelled(f"the download of {uri} was cancelled")
                 target.write(chunk)
+                if on_bytes:
+                    on_bytes(len(chunk))
             target.flush()
 
 

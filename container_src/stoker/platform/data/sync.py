@@ -9,10 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from itertools import takewhile
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from stoker.bus.progress import SHOWN_SECONDS, Progress, show_nothing
+from stoker.contract.upload_markers import IGNORED, UPLOADED, UPLOADING
 from stoker.platform.data.confined import (
     FileWindow,
     Parts,
@@ -46,6 +48,8 @@ class FolderSync:
         markers: bool,
         base: Path | None = None,
         journal: Path | None = None,
+        unfinished: tuple[str, ...] = (),
+        last: tuple[str, ...] = (),
     ) -> None:
         """Nothing is done yet.
 
@@ -59,6 +63,10 @@ class FolderSync:
                 of the folder, if none is given.
             journal: a file, outside the job's reach, that remembers what was uploaded: then
                 deletes are mirrored even if they happen while no server runs.
+            unfinished: how names of files end that get another name once they are whole; they
+                are not uploaded, and removed where an earlier look did.
+            last: names at the top of the folder, of files or folders. What is below them
+                announces the other files, so each is uploaded after all that come before it.
         """
         self._base = base or folder.parent
         self._parts: Parts = folder.relative_to(self._base).parts
@@ -67,9 +75,11 @@ class FolderSync:
         self._down = down
         self._markers = markers
         self._journal = journal
+        self._unfinished = unfinished
+        self._last = last
         self._known = read_journal(journal) if journal else {}
         self._failures: dict[Parts, UploadFailed] = {}
-        self._hopeless: set[Parts] = set()  # no later try can mend these
+        self._hopeless: set[Parts] = set()  # no later try can upload these
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -78,8 +88,17 @@ class FolderSync:
         """What has not reached S3 yet, each with the reason of the last try."""
         return tuple(self._failures.values())
 
-    def restore(self, *, cancelled: threading.Event | None = None) -> None:
+    def restore(
+        self,
+        *,
+        cancelled: threading.Event | None = None,
+        show: Callable[[str], object] = show_nothing,
+    ) -> None:
         """Make the folder hold what S3 holds: a fresh host knows nothing else.
+
+        Args:
+            cancelled: ends it early.
+            show: gets a line from time to time that says how far it has come.
 
         Raises:
             DownloadFailed: an object cannot be read or stored.
@@ -91,12 +110,17 @@ class FolderSync:
         self._known = {}
         if self._down:
             listed = list_below(self._uri, self._storage)
-            wanted = [(uri, read_parts(uri, name)) for uri, name in listed]
+            found = [(uri, read_parts(uri, name), size) for uri, name, size in listed]
+            wanted = [each for each in found if not is_ignored(each[1])]
+            total_bytes = sum(size for _, _, size in wanted)
+            what = self._parts[-1]
+            progress = Progress(what, total_bytes, show=show, every_seconds=SHOWN_SECONDS)
 
-            def copy(task: tuple[S3Uri, Parts]) -> None:
-                self._download(*task, cancelled=cancelled)
+            def copy(task: tuple[S3Uri, Parts, int]) -> None:
+                uri, parts, _ = task
+                self._download(uri, parts, cancelled=cancelled, on_bytes=progress.add)
 
-            run_all([task for task in wanted if not is_ignored(task[1])], copy)
+            run_all(wanted, copy)
         self._remember()
 
     def start(self) -> None:
@@ -104,7 +128,7 @@ class FolderSync:
         with storing(self._uri, self._base):
             self._base.mkdir(parents=True, exist_ok=True)
             if not self._base.joinpath(*self._parts).is_dir():
-                self._known = {}  # the folder is lost, which is no wish to delete its files in S3
+                self._known = {}  # the folder is lost; its files in S3 must not be deleted
             make_folder(self._base, self._parts)
         self._thread = threading.Thread(target=self._run, name=f"sync-{self._uri}", daemon=True)
         self._thread.start()
@@ -156,27 +180,44 @@ class FolderSync:
         for parts in (*gone, *changed):
             self._fail(parts, TimeoutError(errno.ETIMEDOUT, "there was no time for it"))
         # Deletes first: where a folder was, there may be a file now.
-        for tasks, act in ((gone, self._delete), (changed, self._upload)):
-            run_all(takewhile(lambda _: not is_over(), tasks), act, workers=_WORKERS)
+        run_all(takewhile(lambda _: not is_over(), gone), self._delete, workers=_WORKERS)
+        for _, tasks in groupby(sorted(changed, key=self._rank), key=self._rank):
+            wave = list(tasks)
+            run_all(takewhile(lambda _: not is_over(), wave), self._upload, workers=_WORKERS)
+            if self._failures.keys() & set(wave) - self._hopeless:
+                break  # what announces these must wait, too
         if gone or changed:
             self._remember()
 
     def _read_folder(self) -> dict[Parts, Fingerprint] | None:
         """Every file that counts; None while the whole folder is away.
 
-        Then nothing is deleted: a folder that a job makes anew, or that was cleaned away, is no
-        reason to lose all checkpoints.
+        Then nothing is deleted: a job that makes its folder again, or a clean-up that removes it,
+        must not lose all checkpoints.
         """
         try:
             with open_folder(self._base, self._parts):
                 pass
         except (FileNotFoundError, NotADirectoryError):
             return None
+        # Listed before the files that they announce: of these, none may be missing below.
+        announcing = {
+            (name, *entry.parts)
+            for name in self._last
+            for entry in walk(self._base, (*self._parts, name))
+        }
         return {
             entry.parts: make_fingerprint(entry.status)
             for entry in walk(self._base, self._parts)
-            if entry.is_file and not is_ignored(entry.parts)
+            if entry.is_file
+            and not is_ignored(entry.parts)
+            and not entry.parts[-1].endswith(self._unfinished)
+            and (len(entry.parts) == 1 or not self._rank(entry.parts) or entry.parts in announcing)
         }
+
+    def _rank(self, parts: Parts) -> int:
+        """Which wave of uploads a file belongs to."""
+        return self._last.index(parts[0]) + 1 if parts[0] in self._last else 0
 
     def _upload(self, parts: Parts) -> None:
         try:
@@ -217,9 +258,16 @@ class FolderSync:
         if self._markers:
             clear_markers(self._base, self._parts + parts)
 
-    def _download(self, uri: S3Uri, parts: Parts, *, cancelled: threading.Event | None) -> None:
+    def _download(
+        self,
+        uri: S3Uri,
+        parts: Parts,
+        *,
+        cancelled: threading.Event | None,
+        on_bytes: Callable[[int], object],
+    ) -> None:
         with storing(uri, self._base), write_file(self._base, self._parts + parts) as file:
-            self._storage.download(uri, file, cancelled=cancelled)
+            self._storage.download(uri, file, cancelled=cancelled, on_bytes=on_bytes)
             self._known[parts] = make_fingerprint(os.fstat(file.fileno()))
 
     def _fail(self, parts: Parts, error: OSError | UnicodeError) -> None:
@@ -243,7 +291,7 @@ class FolderSync:
 
 
 _CLOCK_TICK_SECONDS = 0.05
-"""Longer than the kernel's clock for file times stands still: two writes may share a time."""
+"""Longer than a tick of the kernel's clock for file times: two writes may share a time."""
 
 
 class Fingerprint(NamedTuple):
@@ -283,9 +331,7 @@ def write_journal(journal: Path, known: Mapping[Parts, Fingerprint]) -> None:
     part.replace(journal)
 
 
-UPLOADING = ".sagemaker-uploading"
-UPLOADED = ".sagemaker-uploaded"
-_NEVER_UPLOADED = (".sagemaker-ignore", UPLOADING, UPLOADED)
+_NEVER_UPLOADED = (IGNORED, UPLOADING, UPLOADED)
 _MARKER = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -295,13 +341,13 @@ def is_ignored(parts: Parts) -> bool:
 
 
 def set_marker(base: Path, parts: Parts, suffix: str) -> None:
-    """Put a marker beside a file. The job may have removed the folder: that is no error."""
+    """Put a marker next to a file. It is not an error if the job has removed the folder."""
     with suppress(OSError), open_folder(base, parts[:-1]) as folder:
         os.close(os.open(parts[-1] + suffix, _MARKER, 0o644, dir_fd=folder))
 
 
 def clear_markers(base: Path, parts: Parts, *suffixes: str) -> None:
-    """Remove markers from beside a file."""
+    """Remove the markers next to a file."""
     for suffix in suffixes or (UPLOADING, UPLOADED):
         with suppress(OSError):
             remove_file(base, (*parts[:-1], parts[-1] + suffix))

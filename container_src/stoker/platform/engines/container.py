@@ -1,28 +1,31 @@
-"""A container as `docker create` is told to make it."""
+"""The arguments of `docker create` for a container."""
 
 from __future__ import annotations
 
 import csv
 import io
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 from stoker.contract.paths import OPT_ML
-from stoker.platform.engines.engine import Launch, Running
+from stoker.machine.certificates import VARIABLES
+from stoker.machine.processes import has_signal
+from stoker.platform.engines.engine import Launch, Running, make_overlay_options
 from stoker.platform.model.mount import Mount
 
 ROOT_LABEL = "stoker.root"
 JOB_LABEL = "stoker.job"
-_NAME_LABEL, _HOST_LABEL, _ATTEMPT_LABEL = "stoker.name", "stoker.notebook", "stoker.attempt"
+_NAME_LABEL, _HOST_LABEL, _ATTEMPT_LABEL = "stoker.name", "stoker.host", "stoker.attempt"
 _GRACE_SECONDS = 120
+_CERTIFICATES = "/etc/ssl/stoker-host-certificates.pem"
 # One file of no practical limit, whatever the engine's default is: nothing of a log is lost.
 _LOG = ("--log-driver", "json-file", "--log-opt", "max-size=1000g")
 
-LIST_FORMAT = "\t".join(
-    f'{{{{.Label "{label}"}}}}' for label in (_NAME_LABEL, JOB_LABEL, _HOST_LABEL, _ATTEMPT_LABEL)
-)
-"""For `docker ps`: what `read_listed` reads."""
+TOP_FORMAT = "pid,caught,ignored,comm"
+"""For `docker top -eo`: what `heeds` reads."""
 
 
 @contextmanager
@@ -39,6 +42,24 @@ def environment_file(launch: Launch) -> Iterator[str]:
         yield file.name
 
 
+def broken_variables(launch: Launch) -> dict[str, str]:
+    """Those of several lines, which no such file can hold: the client's own environment does."""
+    return {name: text for name, text in launch.environment.items() if not _is_line(text)}
+
+
+def with_certificates(launch: Launch, bundle: Path | None) -> Launch:
+    """A run that trusts what this machine trusts: else pip fails behind such a proxy."""
+    if bundle is None or launch.isolated:
+        return launch
+    mount = Mount(source=bundle, target=_CERTIFICATES, read_only=True)
+    trusted = dict.fromkeys(VARIABLES, _CERTIFICATES)
+    return replace(
+        launch,
+        mounts=(*launch.mounts, mount),
+        environment={**trusted, **launch.environment},
+    )
+
+
 def make_create_arguments(
     launch: Launch, *, container: str, root_id: str, gpus: bool, env_file: str
 ) -> list[str]:
@@ -47,27 +68,39 @@ def make_create_arguments(
     Not `--rm`: whether memory was short can be read only while the container exists.
     """
     entrypoint = launch.entrypoint or ()
-    # Docker's files of variables are files of lines.
-    broken = {name: text for name, text in launch.environment.items() if not _is_line(text)}
     return [
         *("--name", container, "--pull", "never"),
         *_labels(launch, root_id),
         *("--hostname", launch.host, *_network(launch)),
         *("--shm-size", str(launch.shm_bytes), "--stop-timeout", str(_GRACE_SECONDS), *_LOG),
         *(("--gpus", "all") if gpus else ()),
-        *_bind(Mount(source=launch.host_dir, target=OPT_ML)),
-        *(option for mount in launch.mounts for option in _bind(mount)),
+        *make_mount_options(Mount(source=launch.host_dir, target=OPT_ML)),
+        *(option for mount in launch.mounts for option in make_mount_options(mount)),
         *("--env-file", env_file),
-        *(option for name, text in broken.items() for option in _env(name, text)),
+        *(option for name in broken_variables(launch) for option in ("--env", name)),
         *(("--entrypoint", entrypoint[0]) if entrypoint else ()),
         *(launch.image, *entrypoint[1:], *launch.command),
     ]
 
 
-def read_listed(line: str) -> Running:
-    """One line of `docker ps` in our format."""
-    name, job, host, attempt = line.split("\t")
-    return Running(name=name, job=job, host=host, attempt=int(attempt))
+def read_labels(labels: Mapping[str, str]) -> Running:
+    """The run that a container belongs to."""
+    return Running(
+        name=labels[_NAME_LABEL],
+        job=labels[JOB_LABEL],
+        host=labels[_HOST_LABEL],
+        attempt=int(labels[_ATTEMPT_LABEL]),
+    )
+
+
+def heeds(listed: str, pid: int, number: int) -> bool:
+    """Whether a container's first process chose what a signal does, by `docker top`'s answer."""
+    for line in listed.splitlines()[1:]:
+        found, *masks, command = line.split(maxsplit=3)
+        # Until the program replaces it, the engine's own helper catches every signal.
+        if int(found) == pid and not command.startswith("runc:["):
+            return any(has_signal(mask, number) for mask in masks)
+    return False
 
 
 def _labels(launch: Launch, root_id: str) -> list[str]:
@@ -89,7 +122,7 @@ def _network(launch: Launch) -> list[str]:
         options = ["--network", launch.network.name, "--ip", launch.address]
         options += ["--network-alias", launch.host]
     elif launch.isolated:
-        # Without an interface the host's own name would be looked for, in vain and for long.
+        # Without an interface the look-up of the host's own name would fail after a long time.
         known = {launch.host: "127.0.0.1"}
         options = ["--network", "none"]
     else:
@@ -99,16 +132,17 @@ def _network(launch: Launch) -> list[str]:
     return options
 
 
-def _bind(mount: Mount) -> list[str]:
-    fields = ["type=bind", f"source={mount.source.absolute()}", f"target={mount.target}"]
+def make_mount_options(mount: Mount) -> list[str]:
+    """A bind mount; with layers a volume, which the engine mounts: we need not be root."""
+    fields = ["type=bind", f"source={mount.source.absolute()}"]
+    if mount.layers:
+        fields = ["type=volume", "volume-driver=local", "volume-opt=type=overlay"]
+        fields += ["volume-opt=device=overlay", f"volume-opt=o={make_overlay_options(mount)}"]
+    fields += [f"target={mount.target}", *(["readonly"] * mount.read_only)]
     line = io.StringIO()  # a path may hold commas and quotes
-    csv.writer(line, lineterminator="").writerow([*fields, *(["readonly"] * mount.read_only)])
+    csv.writer(line, lineterminator="").writerow(fields)
     return ["--mount", line.getvalue()]
 
 
 def _is_line(text: str) -> bool:
     return not {"\n", "\r"} & set(text)
-
-
-def _env(name: str, text: str) -> tuple[str, str]:
-    return ("--env", f"{name}={text}")

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
-from stoker.machine.docker import Finished
-from stoker.machine.failures import ImageMissing
+from stoker.machine.docker import Finished, make_image_fix
+from stoker.machine.docker_client import Client, DockerCli, read_frames
+from stoker.machine.failures import EngineLost, ImageMissing
 from stoker.platform.engines.container import (
-    LIST_FORMAT,
     ROOT_LABEL,
+    TOP_FORMAT,
+    broken_variables,
     environment_file,
+    heeds,
     make_create_arguments,
-    read_listed,
+    read_labels,
+    with_certificates,
 )
-from stoker.platform.engines.docker_cli import Client, DockerCli, read_frames
 from stoker.platform.engines.docker_networks import DockerNetworks
 from stoker.platform.engines.engine import (
+    LISTEN_SECONDS,
     EngineFailed,
-    EngineLost,
     Exit,
     Launch,
+    LayersRefused,
     Network,
     Running,
     root_id,
@@ -35,9 +42,11 @@ from stoker.platform.model.root import Root
 
 _PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
+_LISTEN_LOOK_SECONDS = 0.02
 _REMOVE_SECONDS = 60.0
 _CHOWN_SECONDS = 600.0
 _ENDED = ("exited", "dead")
+_VOLUME_FAILED = "failed to mount local volume"
 _NO_MORE = ("no such container", "no such object", "is not running")
 
 
@@ -53,29 +62,45 @@ class DockerEngine:
         client: Sequence[str],
         reason: str,
         patience_seconds: float = _PATIENCE_SECONDS,
+        certificates: Path | None = None,
     ) -> None:
-        """Args: client: the program, with options such as --host if need be."""
+        """Makes nothing yet.
+
+        Args:
+            root: whose jobs these are.
+            client: the program, with options such as --host if need be.
+            reason: why this engine was chosen.
+            patience_seconds: how long a lost engine is waited for.
+            certificates: a file that containers trust, too.
+        """
         self.reason = reason
         self._root = root
+        self._certificates = certificates
         self._id = root_id(root.folder)
         self._cli = DockerCli(client, patience_seconds=patience_seconds)
         self._networks = DockerNetworks(self._cli, self._id)
         self._waiting: dict[str, Client] = {}
         self._shaken: set[str] = set()
+        self.layers_refused = ""
         self._lock = threading.Lock()
 
     def require_image(self, image: str) -> None:
         """Only what is on this machine is used: nothing is ever pulled."""
-        answer = self._cli.ask("image", "inspect", "--format", "{{.Id}}", "--", image)
+        answer = self._cli.call("GET", f"/images/{quote(image, safe='/:@')}/json")
         if answer.code != 0:
             raise ImageMissing(
                 f"Docker has no image {image}: {answer.tail}",
-                fix=f"stoker build makes stoker:cpu and stoker:cuda; else docker pull {image}",
+                fix=make_image_fix(image),
             )
+
+    def image_digest(self, image: str) -> str:
+        """The id: a local image has no digest of a registry."""
+        answer = self._cli.ask("image", "inspect", "--format", "{{.Id}}", "--", image)
+        return answer.tail.strip() if answer.code == 0 else ""
 
     def s3_host(self) -> str:
         """The gateway of Docker's own bridge: containers of every network reach it."""
-        return self._networks.gateway()
+        return self._gateway
 
     def make_network(self, job: str, hosts: Sequence[str], *, isolated: bool) -> Network:
         """A bridge for several hosts; a single one needs none, or must have none."""
@@ -90,19 +115,24 @@ class DockerEngine:
     def start(self, launch: Launch) -> None:
         """Creates and starts the container; one of that name is taken as it is."""
         container = self._container(launch.name)
+        launch = with_certificates(launch, self._certificates)
         with environment_file(launch) as file:
             arguments = make_create_arguments(
                 launch, container=container, root_id=self._id, gpus=self._has_gpus, env_file=file
             )
-            created = self._cli.ask("create", *arguments)
+            created = self._cli.ask("create", *arguments, variables=broken_variables(launch))
         exists = "is already in use" in created.tail
         if created.code != 0 and not exists:
             raise self._failed(launch, created)
         if exists and self._state(container).get("Status") != "created":
             return
-        started = self._cli.ask("start", container)
+        started = self._cli.call("POST", f"/containers/{container}/start")
         if started.code != 0:
             self.remove(launch.name)
+            if _VOLUME_FAILED in started.tail and any(m.layers for m in launch.mounts):
+                words = started.tail.rpartition(": ")[2].splitlines()[0]
+                self.layers_refused = f"Docker cannot mount an overlay here ({words})"
+                raise LayersRefused(self.layers_refused, fix="the data is copied instead")
             raise self._failed(launch, started)
 
     def wait(self, name: str, timeout_seconds: float) -> Exit | None:
@@ -128,6 +158,8 @@ class DockerEngine:
 
     def signal(self, name: str, number: int) -> None:
         """To the container's first process; if that is killed, the kernel ends the others."""
+        if number == signal.SIGTERM:
+            self._await_listener(self._container(name))
         answer = self._cli.ask("kill", "--signal", str(number), self._container(name))
         if answer.code != 0 and not _is_no_more(answer):
             raise EngineFailed(f"{name} cannot be signalled: {answer.tail}", fix="try again")
@@ -157,7 +189,7 @@ class DockerEngine:
         """By force, with the volumes the image may have declared."""
         container, deadline = self._container(name), time.monotonic() + _REMOVE_SECONDS
         while True:
-            answer = self._cli.ask("rm", "--force", "--volumes", container)
+            answer = self._cli.call("DELETE", f"/containers/{container}?force=1&v=1")
             if answer.code == 0 or _is_no_more(answer):
                 break
             if time.monotonic() > deadline:
@@ -171,13 +203,12 @@ class DockerEngine:
 
     def list_runs(self) -> list[Running]:
         """By label, so that names are free."""
-        answer = self._cli.ask(
-            *("ps", "--all", "--no-trunc", "--filter", f"label={ROOT_LABEL}={self._id}"),
-            *("--format", LIST_FORMAT),
-        )
+        chosen = quote(json.dumps({"label": [f"{ROOT_LABEL}={self._id}"]}))
+        answer = self._cli.call("GET", f"/containers/json?all=1&filters={chosen}")
         if answer.code != 0:
             raise EngineFailed(f"containers cannot be listed: {answer.tail}", fix="try again")
-        return sorted(map(read_listed, answer.tail.splitlines()), key=lambda run: run.name)
+        found = [read_labels(container["Labels"]) for container in json.loads(answer.stdout)]
+        return sorted(found, key=lambda run: run.name)
 
     def take_ownership(self, folder: Path, image: str) -> None:
         """By a short container of the same image: only root may give files away."""
@@ -239,6 +270,19 @@ class DockerEngine:
             )
         return Exit(code=state["ExitCode"], oom_killed=state["OOMKilled"], error=state["Error"])
 
+    def _await_listener(self, container: str) -> None:
+        """Until a container that has just started listens for SIGTERM."""
+        while (state := self._try_state(container)) and state["Running"]:
+            if time.time() - _timestamp(state["StartedAt"]) > LISTEN_SECONDS:
+                return
+            # Asked of the engine: it may run on another machine.
+            answer = self._cli.try_to_ask("top", container, "-eo", TOP_FORMAT)
+            if answer is None or answer.code != 0:  # an engine whose `ps` cannot tell
+                return
+            if heeds(answer.tail, state["Pid"], signal.SIGTERM):
+                return
+            time.sleep(_LISTEN_LOOK_SECONDS)
+
     def _state(self, container: str) -> Mapping[str, Any]:
         while (state := self._try_state(container)) is None:
             time.sleep(_PAUSE_SECONDS)
@@ -246,9 +290,7 @@ class DockerEngine:
 
     def _try_state(self, container: str) -> Mapping[str, Any] | None:
         """None if the engine does not answer now."""
-        answer = self._cli.try_to_ask(
-            "container", "inspect", "--format", "{{json .State}}", container
-        )
+        answer = self._cli.try_to_call("GET", f"/containers/{container}/json")
         if answer is None:
             return None
         if answer.code != 0:
@@ -256,7 +298,7 @@ class DockerEngine:
                 f"the container {container} is gone: {answer.tail}",
                 fix="let the job run again, and leave its containers to Stoker",
             )
-        state: Mapping[str, Any] = json.loads(answer.tail)
+        state: Mapping[str, Any] = json.loads(answer.stdout)["State"]
         return state
 
     def _failed(self, launch: Launch, answer: Finished) -> EngineFailed:
@@ -267,9 +309,18 @@ class DockerEngine:
         )
 
     @cached_property
+    def _gateway(self) -> str:
+        return self._networks.gateway()
+
+    @cached_property
     def _has_gpus(self) -> bool:
         answer = self._cli.ask("info", "--format", "{{json .Runtimes}}")
         return answer.code == 0 and "nvidia" in json.loads(answer.tail)
+
+
+def _timestamp(text: str) -> float:
+    """Seconds since the epoch, of the engine's nine digits behind the second."""
+    return datetime.fromisoformat(f"{text[:19]}+00:00").timestamp()
 
 
 def _is_no_more(answer: Finished) -> bool:

@@ -11,8 +11,8 @@ from ipaddress import IPv4Network, ip_network
 from itertools import islice
 from typing import Any
 
+from stoker.machine.docker_client import DockerCli
 from stoker.platform.engines.container import JOB_LABEL, ROOT_LABEL
-from stoker.platform.engines.docker_cli import DockerCli
 from stoker.platform.engines.engine import EngineFailed, Network
 
 _MOST_TRIES = 20
@@ -42,10 +42,10 @@ class DockerNetworks:
         return Network(name=self._name(job), addresses=assign_addresses(hosts, subnet))
 
     def remove(self, job: str) -> None:
-        """Removes the network of a job once its containers have left; none is no error."""
+        """Removes the network of a job once its containers have left; none is not an error."""
         name, deadline = self._name(job), time.monotonic() + _EMPTY_SECONDS
         while True:
-            answer = self._cli.ask("network", "rm", name)
+            answer = self._cli.call("DELETE", f"/networks/{name}")
             if answer.code == 0 or any(words in answer.tail.lower() for words in _NO_MORE):
                 return
             if time.monotonic() > deadline:
@@ -92,11 +92,11 @@ class DockerNetworks:
             if answer.code == 0:
                 return subnet
             refused = answer.tail
-            if "overlap" not in refused.lower():  # else somebody was quicker, or the machine's
+            if "overlap" not in refused.lower():  # else another process has it, or the machine's
                 break  # own network uses it: the next block may do
         raise EngineFailed(
             f"no network for the {host_count} hosts of {job} out of {POOL}: {refused}",
-            fix="docker network prune removes networks that nobody uses",
+            fix="docker network prune removes unused networks",
         )
 
     def _name(self, job: str) -> str:

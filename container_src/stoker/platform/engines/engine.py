@@ -16,12 +16,19 @@ DEFAULT_SHM_BYTES = 2 * 1024**3
 """Docker's own default of 64 MB is too small for DataLoader workers."""
 
 
+LISTEN_SECONDS = 10.0
+"""How long after its start a run's first process is given to listen for SIGTERM.
+
+Before that, PID 1 of a container would not receive it, and it would end any other process.
+"""
+
+
 class EngineFailed(HostError):
     """The engine refused; the text holds its own words."""
 
 
-class EngineLost(HostError):
-    """The engine stopped answering, or what it ran is gone: nobody knows how the run ended."""
+class LayersRefused(EngineFailed):
+    """This machine cannot mount layers: the files have to be copied."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +79,7 @@ class Exit:
     code: int
     """Its own, or 128 + the signal that ended it."""
     oom_killed: bool = False
-    """The kernel ended it for want of memory. Only Docker can tell."""
+    """The kernel ended it because memory was short. Only Docker can tell."""
     error: str = ""
     """The engine's words, if it had any."""
 
@@ -88,9 +95,9 @@ class Running:
 
 
 class Engine(Protocol):
-    """Starts runs, tells how they go on, and leaves nothing behind. Safe to use from threads.
+    """Starts runs, reports their state, and leaves nothing behind. Safe to use from threads.
 
-    Nothing is kept in memory that matters: an engine made anew on the same root finds all runs.
+    Nothing that matters is kept in memory: a new engine on the same root finds all runs.
     """
 
     @property
@@ -101,8 +108,15 @@ class Engine(Protocol):
     def reason(self) -> str:
         """Why it was chosen, for the user."""
 
+    @property
+    def layers_refused(self) -> str:
+        """Why mounts cannot have layers; empty if they can, or before the first try."""
+
     def require_image(self, image: str) -> None:
         """Raises ImageMissing unless a run of the image can be started."""
+
+    def image_digest(self, image: str) -> str:
+        """What identifies the content of an image; empty if the engine runs none."""
 
     def s3_host(self) -> str:
         """The address of this machine under which a run reaches the S3 server."""
@@ -115,24 +129,28 @@ class Engine(Protocol):
         """
 
     def remove_network(self, job: str) -> None:
-        """Removes it; a job without one is no error."""
+        """Removes it; a job without one is not an error."""
 
     def start(self, launch: Launch) -> None:
         """Starts a run. One that was started before is left as it is.
 
         Raises:
+            LayersRefused: a mount has layers; `layers_refused` says why from now on.
             EngineFailed: it cannot start; nothing is left of it.
         """
 
     def wait(self, name: str, timeout_seconds: float) -> Exit | None:
-        """How a run ended; None if it is still going on when the time has passed.
+        """How a run ended; None if it is still running when the time has passed.
 
         Raises:
             EngineLost: the run is gone, or the engine has not answered for too long.
         """
 
     def signal(self, name: str, number: int) -> None:
-        """Signals a run's first process; SIGKILL ends all of them. One that ended is no error."""
+        """Signals a run's first process; SIGKILL ends all of them. An ended run is not an error.
+
+        SIGTERM waits until that process listens, or has had LISTEN_SECONDS to begin with it.
+        """
 
     def read_log(self, name: str, start_byte: int) -> Iterator[bytes]:
         """What a run writes, from a byte on, every byte once and in order, until its end.
@@ -142,7 +160,7 @@ class Engine(Protocol):
         """
 
     def remove(self, name: str) -> None:
-        """Ends a run if need be and removes all traces of it; an unknown one is no error."""
+        """Ends a run if need be and removes all traces of it; an unknown one is not an error."""
 
     def list_runs(self) -> list[Running]:
         """Every run of this root that was not removed, ended ones too."""
@@ -151,18 +169,26 @@ class Engine(Protocol):
         """Gives the user what a run wrote as root."""
 
     def adapt_config_files(self, host_dir: Path) -> None:
-        """Makes config files that were written anew name the paths a running host sees."""
+        """Makes config files that were written again name the paths a running host sees."""
 
     def sweep(self) -> None:
         """Removes runs and networks of this root whose job has no folder any more."""
 
     def close(self) -> None:
-        """Lets go of helper processes of this engine. Runs go on."""
+        """Ends helper processes of this engine. Runs continue."""
 
 
 def root_id(folder: Path) -> str:
     """A short name for a root: what is labelled with it belongs to that root alone."""
     return hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+
+
+def make_overlay_options(mount: Mount) -> str:
+    """The options of overlayfs for a mount with layers, whose paths have no `,`, `:` or `\\`."""
+    source, lower = str(mount.source.absolute()), [str(layer) for layer in mount.layers]
+    if mount.read_only:
+        return f"lowerdir={':'.join([source, *lower])}"
+    return f"lowerdir={':'.join(lower)},upperdir={source},workdir={mount.work_dir.absolute()}"
 
 
 def in_opt_ml(target: str) -> str | None:

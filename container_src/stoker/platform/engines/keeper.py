@@ -1,6 +1,6 @@
 """A process that runs one host of a job and outlives the server: `keeper FOLDER`.
 
-The server may be killed at any time; the next one finds in the folder how the run goes on.
+The server may be killed at any time; the next one finds the state of the run in the folder.
 Standard library only: a keeper starts in an instant and costs a few MB while the job runs.
 
     plan.json    what to run                     written by the engine before the start
@@ -26,12 +26,20 @@ from signal import SIGKILL
 from typing import Any
 
 from stoker.machine.processes import Identity, descendants, read_identity
-from stoker.platform.engines.namespaces import adopt_orphans, cut_off_network, give_names
+from stoker.platform.engines.namespaces import (
+    adopt_orphans,
+    cut_off_network,
+    give_names,
+    mount_all,
+)
 
 MARK = "STOKER_KEEPER"
 """In the environment of all that belongs to a keeper: what is left if it is killed is found."""
 
 _NOT_STARTED = 127
+_EXIT_PART = "exit.tmp"
+_EXIT_BYTES = 4096
+_MOST_ERROR_CHARACTERS = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +55,8 @@ class Plan:
     names: Mapping[str, str]
     """Hosts to be found by name → address; empty if the machine knows them, or there is one."""
     isolated: bool
+    mounts: tuple[tuple[str, str, str], ...] = ()
+    """[kind, source, target]: `overlay` with its options, or `bind`, which is read-only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +93,25 @@ class KeeperFolder:
         raw = self._read(who)
         return None if raw is None else Identity(**raw)
 
+    def reserve_exit(self) -> None:
+        """Take the space for how it ends: the run itself may fill the disk."""
+        _write_whole(self.path / _EXIT_PART, b" " * _EXIT_BYTES)
+
     def write_exit(self, code: int, *, error: str = "") -> None:
-        self._write("exit", {"code": code, "error": error})
+        content = json.dumps({"code": code, "error": error[:_MOST_ERROR_CHARACTERS]})
+        # Over the reserved bytes, which takes no new ones; JSON may end in spaces.
+        with (self.path / _EXIT_PART).open("r+b") as file:
+            file.write(content.encode().ljust(_EXIT_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        (self.path / _EXIT_PART).replace(self.path / "exit.json")
 
     def read_exit(self) -> dict[str, Any] | None:
         return self._read("exit")
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         temporary = self.path / f"{name}.tmp"
-        with temporary.open("w") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_whole(temporary, json.dumps(content).encode())
         temporary.replace(self.path / f"{name}.json")
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -105,12 +122,20 @@ class KeeperFolder:
         return found
 
 
+def _write_whole(file: Path, content: bytes) -> None:
+    with file.open("wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
 def main(argv: list[str]) -> int:
     """Runs the plan of a folder to its end. Closing stdout says that the start is over."""
     folder = KeeperFolder(Path(argv[0]))
     plan, me = folder.read_plan(), read_identity(os.getpid())
     if plan is None or me is None or not folder.claim():
         return 64
+    folder.reserve_exit()
     folder.write_identity("keeper", me)
     with folder.log.open("ab", buffering=0) as log:
         try:
@@ -130,6 +155,8 @@ def main(argv: list[str]) -> int:
 
 def _set_stage(plan: Plan, folder: Path, log: int) -> None:
     adopt_orphans()
+    if plan.mounts:
+        mount_all(plan.mounts)
     if plan.names:
         give_names(plan.names, folder / "hosts")
     if plan.isolated:

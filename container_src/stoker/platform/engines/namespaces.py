@@ -12,11 +12,13 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
+_MS_RDONLY, _MS_REMOUNT = 0x1, 0x20
+_LOCKED = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _PR_SET_CHILD_SUBREAPER = 36
 _HOSTS = "/etc/hosts"
@@ -37,6 +39,34 @@ def give_names(addresses: Mapping[str, str], file: Path) -> None:
     _unshare(_CLONE_NEWNS)
     _mount("none", "/", _MS_REC | _MS_PRIVATE)  # else the machine would see the next one
     _mount(str(file), _HOSTS, _MS_BIND)
+
+
+def mount_all(mounts: Iterable[Sequence[str]]) -> None:
+    """Mounts folders for this process and its children alone.
+
+    Args:
+        mounts: [kind, source, target]: an `overlay` with its options, or a `bind`: read-only.
+
+    Raises:
+        OSError: this machine does not allow it.
+    """
+    _unshare(_CLONE_NEWNS)
+    _mount("none", "/", _MS_REC | _MS_PRIVATE)
+    for kind, source, target in mounts:
+        if kind == "overlay":
+            _mount_overlay(source, target)
+        else:
+            _mount(source, target, _MS_BIND | _MS_REC)
+            # In a user namespace, what the machine's own mount forbids must stay forbidden.
+            kept = os.statvfs(source).f_flag & _LOCKED
+            _mount(source, target, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept)
+
+
+def _mount_overlay(options: str, target: str) -> None:
+    try:
+        _mount("overlay", target, 0, kind="overlay", options=options)
+    except PermissionError:  # in a user namespace only with attributes that a user may write
+        _mount("overlay", target, 0, kind="overlay", options=f"{options},userxattr")
 
 
 def cut_off_network() -> None:
@@ -68,8 +98,13 @@ def _unshare(kind: int) -> None:
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
-def _mount(source: str, target: str, flags: int) -> None:
-    _checked(_libc().mount(source.encode(), target.encode(), None, flags, None))
+def _mount(
+    source: str, target: str, flags: int, *, kind: str | None = None, options: str | None = None
+) -> None:
+    texts = (None if text is None else os.fsencode(text) for text in (source, target, kind))
+    data = None if options is None else os.fsencode(options)
+    place, where, file_system = texts
+    _checked(_libc().mount(place, where, file_system, flags, data))
 
 
 def _libc() -> ctypes.CDLL:
@@ -83,9 +118,15 @@ def _checked(answer: int) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """`namespaces FILE`: tries whether names can be given here; the reason why not is printed."""
+    """Tries what this machine allows; the reason why not is printed.
+
+    `namespaces FILE`: names of hosts. `namespaces FILE OPTIONS TARGET`: an overlay.
+    """
     try:
-        give_names({"algo-1": "127.0.0.1"}, Path(argv[0]))
+        if argv[1:]:
+            mount_all([("overlay", *argv[1:])])
+        else:
+            give_names({"algo-1": "127.0.0.1"}, Path(argv[0]))
     except OSError as error:
         print(error, file=sys.stderr)
         return 1

@@ -17,16 +17,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from stoker.machine.processes import Identity, with_variable
-from stoker.platform.engines.engine import EngineFailed, EngineLost, Exit, Launch, Network, Running
+from stoker.machine.failures import EngineLost
+from stoker.machine.processes import Identity, heeds, with_variable
+from stoker.platform.engines.engine import (
+    LISTEN_SECONDS,
+    EngineFailed,
+    Exit,
+    Launch,
+    Network,
+    Running,
+    make_overlay_options,
+)
 from stoker.platform.engines.keeper import MARK, KeeperFolder
 from stoker.platform.engines.relocation import (
     PACKAGES_DIR,
     link_mounts,
     make_base_environment,
     make_plan,
+    make_private_mounts,
     relocate_config_files,
 )
+from stoker.platform.model.mount import Mount
 from stoker.platform.model.root import Root
 
 _MODULES = "stoker.platform.engines"
@@ -34,6 +45,7 @@ _LOOPBACK = "127.0.0.1"
 _START_SECONDS = 30.0
 _END_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
+_LISTEN_LOOK_SECONDS = 0.02
 _CHUNK_BYTES = 64 * 1024
 
 
@@ -46,12 +58,16 @@ class ProcessEngine:
         """Args: environment: that of the server, which gives PATH, HOME and the like."""
         self.reason = reason
         self._root = root
-        self._folder = root.folder / "processes"
+        self._folder = root.processes_dir
         self._environment = make_base_environment(environment)
         self._lock = threading.Lock()
 
     def require_image(self, image: str) -> None:
         """Whatever the image, it is this machine's Python that runs."""
+
+    def image_digest(self, image: str) -> str:
+        """No image runs."""
+        return ""
 
     def s3_host(self) -> str:
         """The loopback address: a process sees what the server sees."""
@@ -112,8 +128,12 @@ class ProcessEngine:
     def signal(self, name: str, number: int) -> None:
         """To the launcher, which passes it on; after SIGKILL the keeper ends all the others."""
         run = KeeperFolder(self._folder / name).read_identity("run")
-        if run is not None:
-            run.signal(number)
+        if run is None:
+            return
+        while number == signal.SIGTERM and not heeds(run.pid, number):
+            if run.age_seconds() > LISTEN_SECONDS or run.ends_within(_LISTEN_LOOK_SECONDS):
+                break
+        run.signal(number)
 
     def read_log(self, name: str, start_byte: int) -> Iterator[bytes]:
         """Reads the log file until the keeper has ended."""
@@ -179,7 +199,10 @@ class ProcessEngine:
 
     def _prepare(self, launch: Launch, folder: KeeperFolder) -> None:
         shutil.rmtree(folder.path, ignore_errors=True)  # a crash before the plan was whole
-        link_mounts(launch.mounts, launch.host_dir)
+        shielded = [
+            m for m in launch.mounts if m.layers or (m.read_only and not self.layers_refused)
+        ]
+        link_mounts(tuple(m for m in launch.mounts if m not in shielded), launch.host_dir)
         relocate_config_files(launch.host_dir)
         folder.path.mkdir(parents=True, mode=0o700)
         folder.log.touch()
@@ -189,6 +212,7 @@ class ProcessEngine:
                 base_environment=self._environment,
                 mark=str(folder.path),
                 gives_names=len(launch.peers) > 1 and not self._names_refused,
+                mounts=make_private_mounts(shielded, launch.host_dir),
             )
         )
 
@@ -196,19 +220,23 @@ class ProcessEngine:
     def _names_refused(self) -> str:
         """Why this machine does not let a process have names of its own; empty if it does."""
         with tempfile.NamedTemporaryFile() as file:
-            tried = subprocess.run(
-                _python("namespaces", file.name),
-                env=_helper_environment(),
-                capture_output=True,
-                text=True,
-                timeout=_START_SECONDS,
-                check=False,
-            )
-        return "" if tried.returncode == 0 else tried.stderr.strip() or "no reason given"
+            return _try_namespaces(file.name)
+
+    @cached_property
+    def layers_refused(self) -> str:
+        """Tried once, in a folder where the jobs' own will be."""
+        self._root.jobs_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._root.folder, prefix=".try-") as folder:
+            lower, upper, target = (Path(folder, name) for name in ("lower", "upper", "target"))
+            mount = Mount(source=upper, layers=(lower,), target=str(target))
+            for each in (lower, upper, target, mount.work_dir):
+                each.mkdir()
+            words = _try_namespaces(folder, make_overlay_options(mount), str(target))
+        return f"this machine lets no process mount an overlay ({words})" if words else ""
 
 
 def _start_keeper(folder: Path) -> str:
-    """Returns what it said if it failed; nobody waits for it but those who look at its folder."""
+    """Returns its error output if it failed; it is not waited for: its folder has its state."""
     reading, writing = os.pipe()
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
@@ -237,9 +265,22 @@ def _await_start(folder: KeeperFolder) -> None:
             time.sleep(_LOOK_SECONDS)
 
 
-def _python(module: str, argument: str) -> list[str]:
+def _try_namespaces(*arguments: str) -> str:
+    """Why this machine does not allow it; empty if it does."""
+    tried = subprocess.run(
+        _python("namespaces", *arguments),
+        env=_helper_environment(),
+        capture_output=True,
+        text=True,
+        timeout=_START_SECONDS,
+        check=False,
+    )
+    return "" if tried.returncode == 0 else tried.stderr.strip() or "no reason given"
+
+
+def _python(module: str, *arguments: str) -> list[str]:
     # Without site-packages: they would cost a keeper its quick start.
-    return [sys.executable, "-SP", "-m", f"{_MODULES}.{module}", argument]
+    return [sys.executable, "-SP", "-m", f"{_MODULES}.{module}", *arguments]
 
 
 def _helper_environment() -> dict[str, str]:

@@ -6,14 +6,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import stoker
 from stoker.contract.files import write_atomically
 from stoker.contract.paths import OPT_ML, ROOT_VARIABLE, Paths
-from stoker.platform.engines.engine import EngineFailed, Launch
+from stoker.platform.engines.engine import EngineFailed, Launch, make_overlay_options
 from stoker.platform.engines.keeper import MARK, Plan
 from stoker.platform.model.mount import Mount
 
@@ -44,20 +44,41 @@ def link_mounts(mounts: tuple[Mount, ...], root: Path) -> None:
     """Puts a link where a container would have a mount.
 
     Raises:
-        EngineFailed: it is not below /opt/ml, or something else lies there.
+        EngineFailed: it is not below /opt/ml, or something else is there.
     """
     for mount in mounts:
-        place = Path(relocate(mount.target, root))
-        if not mount.target.startswith(f"{OPT_ML}/") or ".." in place.parts:
-            raise EngineFailed(
-                f"{mount.target} is outside of {OPT_ML}: a process has no folder of its own there",
-                fix=f"use a LocalPath below {OPT_ML}, or the Docker engine (--engine docker)",
-            )
+        place = _find_place(mount, root)
         if place.resolve() == mount.source.resolve():
             continue
         _clear(place)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(mount.source.absolute())
+
+
+def make_private_mounts(mounts: Sequence[Mount], root: Path) -> tuple[tuple[str, str, str], ...]:
+    """What only the run itself sees: overlays, and folders that it cannot write to.
+
+    Raises:
+        EngineFailed: one is not below /opt/ml.
+    """
+    found = []
+    for mount in mounts:
+        place = _find_place(mount, root)
+        place.mkdir(parents=True, exist_ok=True)
+        kind = "overlay" if mount.layers else "bind"
+        source = make_overlay_options(mount) if mount.layers else str(mount.source.absolute())
+        found.append((kind, source, str(place)))
+    return tuple(found)
+
+
+def _find_place(mount: Mount, root: Path) -> Path:
+    place = Path(relocate(mount.target, root))
+    if not mount.target.startswith(f"{OPT_ML}/") or ".." in place.parts:
+        raise EngineFailed(
+            f"{mount.target} is outside of {OPT_ML}: a process has no folder of its own there",
+            fix=f"use a LocalPath below {OPT_ML}, or the Docker engine (--engine docker)",
+        )
+    return place
 
 
 def _clear(place: Path) -> None:
@@ -85,7 +106,7 @@ def _relocated(value: Any, root: Path) -> Any:  # noqa: ANN401 - JSON of any sha
 
 
 PACKAGES_DIR = str(Path(stoker.__file__).absolute().parents[1])
-"""Where this very package lies, for those who do not look into site-packages."""
+"""Where this package is, for programs that do not look into site-packages."""
 
 _LAUNCHER = f"{PACKAGES_DIR}/stoker/runtime/__main__.py"
 # Of the server's own environment, a job must not see whose machine this is.
@@ -93,7 +114,12 @@ _PRIVATE = ("AWS_", "SM_", "SAGEMAKER_", "STOKER_", "TRAINING_JOB_", "PYTEST_")
 
 
 def make_plan(
-    launch: Launch, *, base_environment: Mapping[str, str], mark: str, gives_names: bool
+    launch: Launch,
+    *,
+    base_environment: Mapping[str, str],
+    mark: str,
+    gives_names: bool,
+    mounts: tuple[tuple[str, str, str], ...] = (),
 ) -> Plan:
     """What a keeper needs to know.
 
@@ -102,6 +128,7 @@ def make_plan(
         base_environment: what a container would have from its image.
         mark: by which all processes of the run are known.
         gives_names: whether the peers are to be found by name; else the machine knows them.
+        mounts: what the run alone sees, as the keeper reads them.
     """
     return Plan(
         job=launch.job,
@@ -118,14 +145,15 @@ def make_plan(
         names=launch.peers if gives_names else {},
         # Several hosts would be cut off from each other as well.
         isolated=launch.isolated and len(launch.peers) <= 1,
+        mounts=mounts,
     )
 
 
 def make_base_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What a job may inherit from the server: PATH, HOME and the like."""
     kept = {name: text for name, text in environment.items() if not name.startswith(_PRIVATE)}
-    beside_python = str(Path(sys.executable).parent)
-    kept["PATH"] = os.pathsep.join([beside_python, kept.get("PATH", os.defpath)])
+    python_dir = str(Path(sys.executable).parent)
+    kept["PATH"] = os.pathsep.join([python_dir, kept.get("PATH", os.defpath)])
     searched = [path for path in kept.get("PYTHONPATH", "").split(os.pathsep) if path]
     # The run has another working directory, and must find this very package.
     absolute = [os.path.abspath(path) for path in (PACKAGES_DIR, *searched)]

@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 
 from stoker.errors import HostError
+from stoker.machine.failures import EngineLost
+from stoker.platform.data.channels import find_changed_channels
 from stoker.platform.data.confined import make_readable
 from stoker.platform.data.failures import UploadFailed
 from stoker.platform.data.rule_output import upload_findings
 from stoker.platform.data.sync import FolderSync
-from stoker.platform.engines.engine import Engine, EngineLost, Exit
+from stoker.platform.engines.engine import Engine, Exit
 from stoker.platform.jobs.changes import change_attempt
 from stoker.platform.jobs.context import JobContext, say_once
 from stoker.platform.jobs.control import Breakpoints, JobControl, ServerClosing, next_deadline
@@ -29,6 +31,7 @@ from stoker.platform.jobs.hosts import (
     run_name,
 )
 from stoker.platform.jobs.log_pump import LogPump
+from stoker.platform.jobs.metrics import MetricReader, MetricWatch
 from stoker.platform.jobs.rule_watch import LOOK_SECONDS, RuleWatch
 from stoker.platform.jobs.spot import SpotSchedule
 from stoker.platform.jobs.state import Cause, HostExit, JobRecord
@@ -57,9 +60,10 @@ class AttemptRun:
         """Start or adopt all hosts and follow them to their end; returns how each ended.
 
         Raises:
+            LayersRefused: the input has to be copied after all.
             EngineFailed: a host cannot start.
             EngineLost: what ran is gone.
-            ServerClosing: the server ends; the hosts go on.
+            ServerClosing: the server ends; the hosts continue.
         """
         record = self.control.read()
         with ExitStack() as ending:
@@ -76,6 +80,7 @@ class AttemptRun:
                 ending.callback(sync.flush_and_stop, 0.0)
                 sync.start()
             pumps = self._start_pumps(record)
+            ending.callback(self._start_metrics().stop)
             rules = RuleWatch(self._leader_dir, self.control)
             try:
                 exits = self._follow(pipe_channels, rules)
@@ -91,6 +96,7 @@ class AttemptRun:
             self.context.engine.take_ownership(folder, self.request.image)
             self._make_readable()
             rules.look()
+            self._name_changed_channels()
             self._flush(syncs, exits)
             self._upload_findings(record)
             pipe_channels.require_whole()
@@ -104,6 +110,11 @@ class AttemptRun:
         for host in self.request.hosts:
             for part in _UPLOADED:
                 make_readable(self.context.root.host_dir(self.request.name, host), (part,))
+
+    def _name_changed_channels(self) -> None:
+        """Once for all hosts: they have read the same folders."""
+        changed = find_changed_channels(self.request, self._leader_dir)
+        say_once(self.context.streams, self.request, *changed)
 
     def _launch(self, record: JobRecord) -> None:
         engine = self.context.engine
@@ -159,6 +170,17 @@ class AttemptRun:
             pump.start()
         return pumps
 
+    def _start_metrics(self) -> MetricWatch:
+        reader = MetricReader(
+            self.context.streams,
+            self.context.series,
+            job=self.request.name,
+            definitions=self.request.metric_definitions,
+        )
+        watch = MetricWatch(reader, self.request.name)
+        watch.start()
+        return watch
+
     def _follow(self, pipe_channels: PipeChannels, rules: RuleWatch) -> dict[str, HostExit]:
         record = self.control.read()
         names = {host: self._name(record, host) for host in self.request.hosts}
@@ -178,12 +200,14 @@ class AttemptRun:
         return watch.exits
 
     def _cause(self, record: JobRecord, watch: HostWatch) -> Cause:
-        """Why the hosts must end now; empty if they may go on."""
+        """Why the hosts must end now; empty if they may continue."""
         told = self.control.told_to_end(record, self.request)
         if told:
             return told
         if any(exit_.code != 0 for exit_ in watch.exits.values()):
             return "host_failed"
+        if record.pause_asked:
+            return "interrupted"
         interruption = self.schedule.interruption_at(record)
         return "interrupted" if interruption and interruption <= time.time() else ""
 
@@ -194,7 +218,7 @@ class AttemptRun:
         # than not at all.
         self.control.change(lambda r, now: change_attempt(r, now, cause=cause))
         self.breakpoints.at(self.request.name, f"tell-{cause}")
-        unwarned = cause == "interrupted" and not self.schedule.warning
+        unwarned = cause == "interrupted" and not (self.schedule.warning or record.pause_asked)
         # A leader that carries out its rule's stop is stopping; a second SIGTERM would end it.
         stop = rules.read_stop()
         is_stopping = stop is not None and not stop.is_sent_by_platform and not unwarned
@@ -217,7 +241,7 @@ class AttemptRun:
         limit = deadline.at if deadline else None
         interruption = self.schedule.interruption_at(record)
         told = [limit, interruption] if signalled is None else [signalled + self.grace_seconds]
-        # The rules are looked at to the end: they judge what is left while a job stops.
+        # The rules are read until the end: the evaluator finishes while a job stops.
         return min([time.time() + LOOK_SECONDS, *(each for each in told if each is not None)])
 
     def _drain(self, pumps: list[LogPump]) -> None:
@@ -274,8 +298,13 @@ class AttemptRun:
 
 def _mounts(record: JobRecord, host: str) -> tuple[Mount, ...]:
     return tuple(
-        Mount(source=Path(source), target=target, read_only=read_only)
-        for source, target, read_only in record.attempt.mounts.get(host, [])
+        Mount(
+            source=Path(source),
+            target=target,
+            read_only=read_only,
+            layers=tuple(map(Path, layers)),
+        )
+        for source, target, read_only, *layers in record.attempt.mounts.get(host, [])
     )
 
 
@@ -312,7 +341,7 @@ class HostWatch:
     def signal(self, number: int, *, spared: Collection[str] = ()) -> None:
         """To every host that has not ended, but for some; to all of them at once.
 
-        Ranks that hear it later than others fail, for their peers have left.
+        Ranks that receive it later than others fail, because their peers have left.
         """
         hosts = self._names.keys() - self.exits.keys() - set(spared)
         names = [self._names[host] for host in hosts]

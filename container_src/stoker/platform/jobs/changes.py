@@ -22,11 +22,16 @@ from stoker.platform.jobs.state import (
 )
 
 _REASON_CHARACTERS = 1024
-_GOING_ON = ("Pending", "Starting", "Downloading", "Training", "Interrupted")
+_RUNNING = ("Pending", "Starting", "Downloading", "Training", "Interrupted")
 
 
 def new_job(
-    name: str, request: Mapping[str, Any], tags: Mapping[str, str], now: float
+    name: str,
+    request: Mapping[str, Any],
+    tags: Mapping[str, str],
+    now: float,
+    *,
+    tuning_job_arn: str = "",
 ) -> JobRecord:
     """A job just accepted."""
     first = Transition(status="Starting", message="Starting the training job", start=now)
@@ -34,6 +39,7 @@ def new_job(
         name=name,
         request=request,
         tags=tags,
+        tuning_job_arn=tuning_job_arn,
         created=now,
         modified=now,
         transitions=(first,),
@@ -43,9 +49,9 @@ def new_job(
 def show(record: JobRecord, secondary: str, message: str, now: float) -> JobRecord:
     """A new secondary status; the same one again only changes its message.
 
-    A job that is being stopped does not look as if it went on.
+    A job that is being stopped is not shown as running again.
     """
-    if record.status == "Stopping" and secondary in _GOING_ON:
+    if record.status == "Stopping" and secondary in _RUNNING:
         return replace(record, modified=now)
     *before, last = record.transitions
     if last.status == secondary:
@@ -54,6 +60,14 @@ def show(record: JobRecord, secondary: str, message: str, now: float) -> JobReco
         new = Transition(status=secondary, message=message, start=now)
         shown = (*before, replace(last, end=now), new)
     return replace(record, transitions=shown, modified=now)
+
+
+def show_transfer(record: JobRecord, line: str, now: float) -> JobRecord:
+    """How far the copying of this stage has come, behind the words of the stage."""
+    status, message = record.secondary, record.transitions[-1].message
+    if status not in ("Downloading", "Uploading"):
+        return record  # it is being stopped, and its status says that
+    return show(record, status, f"{message.partition(': ')[0]}: {line}", now)
 
 
 def begin_attempt(record: JobRecord, now: float) -> JobRecord:
@@ -75,9 +89,10 @@ def begin_training(
     *,
     lines_before: Mapping[str, int],
     mounts: Mapping[str, list[list[Any]]],
+    note: str = "",
 ) -> JobRecord:
-    """The next stage is `training`: its clock runs from now on."""
-    message = "Training image download completed. Training in progress."
+    """The next stage is `training`: its clock runs from now on. Args: note: for the status."""
+    message = f"Training image download completed. Training in progress. {note}".rstrip()
     shown = show(record, "Training", message, now)
     began = change_attempt(shown, now, began=now, lines_before=lines_before, mounts=mounts)
     return replace(began, stage="training")
@@ -85,7 +100,8 @@ def begin_training(
 
 def interrupt(record: JobRecord, now: float) -> JobRecord:
     """The attempt is over, and the job waits for capacity."""
-    shown = show(record, "Interrupted", "Training job interrupted", now)
+    message = "Training job paused" if record.pause_asked else "Training job interrupted"
+    shown = show(record, "Interrupted", message, now)
     return replace(reopen(shown, now), stage="interrupted")
 
 
@@ -106,6 +122,18 @@ def ask_to_stop(record: JobRecord, now: float, *, by: str = "") -> JobRecord:
     message = f"Stopping the training job ({by})" if by else "Stopping the training job"
     shown = show(record, "Stopping", message, now)
     return replace(shown, stop_asked=True, status="Stopping")
+
+
+def ask_to_pause(record: JobRecord, now: float) -> JobRecord:
+    """The running attempt is to end as by an interruption, and the job to wait for `resume`."""
+    return replace(record, pause_asked=True, modified=now)
+
+
+def resume(record: JobRecord, now: float) -> JobRecord:
+    """A paused job waits for a place again; its next attempt begins from its checkpoints."""
+    if record.stage != "interrupted" or not record.pause_asked:
+        return record
+    return replace(record, pause_asked=False, stage="queued", modified=now)
 
 
 def conclude(record: JobRecord, verdict: Verdict, stage: Stage, now: float) -> JobRecord:
@@ -142,7 +170,7 @@ def make_verdict(
     """Decide how a job ends whose last attempt is over.
 
     Args:
-        record: the job; what it was told (a stop, a limit) comes first.
+        record: the job; a stop or a limit takes precedence.
         exits: host → how it ended.
         failure_texts: host → what it wrote to /opt/ml/output/failure.
     """
@@ -178,7 +206,7 @@ def completed() -> Verdict:
 
 
 def stopped(cause: Cause) -> Verdict:
-    """The job was told to end and did."""
+    """The job was asked to end and did."""
     secondary, message = {
         "max_runtime": ("MaxRuntimeExceeded", "Training job runtime exceeded MaxRuntimeInSeconds"),
         "max_wait": ("MaxWaitTimeExceeded", "Training job exceeded MaxWaitTimeInSeconds"),

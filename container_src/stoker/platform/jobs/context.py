@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from stoker.platform.data.log_streams import LogStreams
 from stoker.platform.data.storage import Storage
 from stoker.platform.engines.engine import Engine
+from stoker.platform.jobs.series import MetricSeries
 from stoker.platform.model.request import TrainingRequest
 from stoker.platform.model.root import Credentials, Root
 
@@ -26,6 +27,9 @@ class JobContext:
 
     streams: LogStreams
 
+    series: MetricSeries
+    """The values of metrics."""
+
     credentials: Credentials
     """For containers that speak to the embedded S3."""
 
@@ -34,6 +38,9 @@ class JobContext:
 
     slots: int
     """How many jobs run side by side; the others wait."""
+
+    cpus: int
+    """What this machine has for all jobs together."""
 
     environment: Mapping[str, str]
     """The server's own: STOKER_SPOT, STOKER_GRACE_SECONDS, STOKER_HOLD are looked for."""

@@ -18,7 +18,7 @@ _LONGEST_WAIT_SECONDS = 3600.0  # so that a clock that is set does not leave a j
 
 
 class ServerClosing(Exception):
-    """The server ends: leave everything as it is; the next one goes on from the store."""
+    """The server ends: leave everything as it is; the next one continues from the store."""
 
 
 class JobControl:
@@ -79,7 +79,7 @@ class JobControl:
         self.require_server()
 
     def told_to_end(self, record: JobRecord, request: TrainingRequest) -> Cause:
-        """Why the job must end now; empty if it may go on."""
+        """Why the job must end now; empty if it may continue."""
         if record.stop_asked:
             return "asked"
         deadline = next_deadline(record, request)
@@ -88,7 +88,7 @@ class JobControl:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deadline:
-    """A moment, and why the job is told to end then."""
+    """A moment, and why the job must end then."""
 
     at: float
     cause: Cause

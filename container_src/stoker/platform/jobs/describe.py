@@ -5,16 +5,40 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from stoker.platform.jobs.rule_statuses import describe_rules
 from stoker.platform.jobs.state import JobRecord, Transition
+from stoker.platform.jobs.store import JobQuery, Store
 from stoker.platform.model.faults import validation
+from stoker.platform.model.request import (
+    DEFAULT_RUNTIME_SECONDS,
+    DEFAULT_VOLUME_GB,
+    parse_profiler,
+)
 from stoker.platform.model.root import ACCOUNT, REGION
 
 _ENDED = ("Completed", "Stopped", "Failed")
 _NOT_ECHOED = {"Tags", "TrainingJobName", "SessionChainingConfig"}
+_SWITCHES = {
+    "EnableNetworkIsolation": False,
+    "EnableInterContainerTrafficEncryption": False,
+    "EnableManagedSpotTraining": False,
+}
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "AlgorithmSpecification": {"MetricDefinitions": []},
+    "HyperParameters": {},
+    "OutputDataConfig": {"KmsKeyId": "", "CompressionType": "GZIP"},
+    "ResourceConfig": {"VolumeSizeInGB": DEFAULT_VOLUME_GB},
+    "StoppingCondition": {"MaxRuntimeInSeconds": DEFAULT_RUNTIME_SECONDS},
+}
+_LIST_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "InputDataConfig": {"CompressionType": "None", "RecordWrapperType": "None"},
+    "DebugRuleConfigurations": {"VolumeSizeInGB": 0},
+    "ProfilerRuleConfigurations": {"VolumeSizeInGB": 0},
+}
+_PROFILER_DEFAULTS = {"ProfilingIntervalInMilliseconds": 500, "DisableProfiler": False}
 
 
 def make_arn(name: str) -> str:
@@ -24,10 +48,8 @@ def make_arn(name: str) -> str:
 
 def describe(record: JobRecord) -> dict[str, Any]:
     """DescribeTrainingJob's answer."""
-    echoed = {key: value for key, value in record.request.items() if key not in _NOT_ECHOED}
     answer = {
-        "StoppingCondition": {},
-        **echoed,
+        **_echo(record.request),
         **summarise(record),
         "ModelArtifacts": {"S3ModelArtifacts": record.model_uri},
         "SecondaryStatusTransitions": [_transition(each) for each in record.transitions],
@@ -37,12 +59,34 @@ def describe(record: JobRecord) -> dict[str, Any]:
     verdict = record.verdict
     if record.status == "Failed" and verdict is not None:
         answer["FailureReason"] = verdict.failure_reason
+    if record.tuning_job_arn:
+        answer["TuningJobArn"] = record.tuning_job_arn
     if record.metrics:
         answer["FinalMetricDataList"] = [
             {"MetricName": each.name, "Value": each.value, "Timestamp": each.timestamp}
             for each in record.metrics
         ]
     return answer
+
+
+def _echo(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The request with the members the service adds; the SDKs read them without a default."""
+    echoed = {key: value for key, value in request.items() if key not in _NOT_ECHOED}
+    filled: dict[str, Any] = {**_SWITCHES, **echoed}
+    for key, defaults in _DEFAULTS.items():
+        filled[key] = {**defaults, **echoed.get(key, {})}
+    for key, defaults in _LIST_DEFAULTS.items():
+        if key in echoed:
+            filled[key] = [{**defaults, **item} for item in echoed[key]]
+    for channel in filled.get("InputDataConfig", ()):
+        if s3 := channel["DataSource"].get("S3DataSource"):
+            whole = {"S3DataDistributionType": "FullyReplicated", **s3}
+            channel["DataSource"] = {"S3DataSource": whole}
+    profiled = parse_profiler(request.get("ProfilerConfig")) is not None
+    filled["ProfilingStatus"] = "Enabled" if profiled else "Disabled"
+    if profiled:
+        filled["ProfilerConfig"] = {**_PROFILER_DEFAULTS, **echoed["ProfilerConfig"]}
+    return filled
 
 
 def summarise(record: JobRecord) -> dict[str, Any]:
@@ -61,7 +105,7 @@ def summarise(record: JobRecord) -> dict[str, Any]:
 
 
 def gap_seconds(record: JobRecord) -> float:
-    """Time between interruptions and the training that followed, if any: nobody pays for it."""
+    """Time between interruptions and the training that followed, if any: it is not billed."""
     trained = [attempt for attempt in record.attempts if attempt.began is not None]
     if not trained:
         return 0.0
@@ -100,52 +144,55 @@ def _transition(each: Transition) -> dict[str, Any]:
 
 
 _PAGE = 10
-_ORDERS: Mapping[str, Callable[[JobRecord], tuple[Any, str]]] = {
-    "Name": lambda record: (record.name, record.name),
-    "CreationTime": lambda record: (record.created, record.name),
-    "Status": lambda record: (record.status, record.name),
+_ORDERS: Mapping[str, Literal["name", "created", "status"]] = {
+    "Name": "name",
+    "CreationTime": "created",
+    "Status": "status",
+}
+_VALUES: Mapping[str, Callable[[JobRecord], str | float]] = {
+    "name": lambda record: record.name,
+    "created": lambda record: record.created,
+    "status": lambda record: record.status,
 }
 
 
-def list_jobs(records: Iterable[JobRecord], params: Mapping[str, Any]) -> dict[str, Any]:
-    """One page. The token holds the place of the last job shown, so new ones disturb nothing."""
-    key = _ORDERS[params.get("SortBy", "CreationTime")]
-    falling = params.get("SortOrder", "Ascending") == "Descending"
-    found = sorted((r for r in records if _matches(r, params)), key=key, reverse=falling)
-    if "NextToken" in params:
-        last = _read_token(params["NextToken"], type(key(found[0])[0]) if found else object)
-        found = [r for r in found if (key(r) < last if falling else key(r) > last)]
+def list_jobs(store: Store, params: Mapping[str, Any]) -> dict[str, Any]:
+    """One page. The token holds the place of the last job shown, so new jobs shift nothing."""
+    # Neither warm pools nor training plans exist here: nothing matches them.
+    if {"WarmPoolStatusEquals", "TrainingPlanArnEquals"} & params.keys():
+        return {"TrainingJobSummaries": []}
     size = params.get("MaxResults", _PAGE)
+    order = _ORDERS[params.get("SortBy", "CreationTime")]
+    found = store.page(
+        JobQuery(
+            limit=size + 1,
+            order=order,
+            descending=params.get("SortOrder", "Ascending") == "Descending",
+            after=_read_token(params["NextToken"], order) if "NextToken" in params else None,
+            name_contains=params.get("NameContains", ""),
+            status=params.get("StatusEquals"),
+            created=(params.get("CreationTimeAfter"), params.get("CreationTimeBefore")),
+            modified=(params.get("LastModifiedTimeAfter"), params.get("LastModifiedTimeBefore")),
+        )
+    )
     page = found[:size]
     answer: dict[str, Any] = {"TrainingJobSummaries": [summarise(record) for record in page]}
     if len(found) > size:
-        answer["NextToken"] = base64.urlsafe_b64encode(json.dumps(key(page[-1])).encode()).decode()
+        answer["NextToken"] = _make_token(_VALUES[order](page[-1]), page[-1].name)
     return answer
 
 
-def _matches(record: JobRecord, params: Mapping[str, Any]) -> bool:
-    ranges = (
-        ("CreationTimeAfter", "CreationTimeBefore", record.created),
-        ("LastModifiedTimeAfter", "LastModifiedTimeBefore", record.modified),
-    )
-    return (
-        all(
-            params.get(after, value) <= value <= params.get(before, value)
-            for after, before, value in ranges
-        )
-        and params.get("NameContains", "").lower() in record.name.lower()
-        and params.get("StatusEquals", record.status) == record.status
-        # Neither warm pools nor training plans exist here: nothing matches them.
-        and not {"WarmPoolStatusEquals", "TrainingPlanArnEquals"} & params.keys()
-    )
+def _make_token(value: str | float, name: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps((value, name)).encode()).decode()
 
 
-def _read_token(token: str, kind: type) -> tuple[Any, str]:
+def _read_token(token: str, order: str) -> tuple[str | float, str]:
     """The place a token holds; one of a list in another order has no meaning in this one."""
     try:
         value, name = json.loads(base64.urlsafe_b64decode(token))
     except (ValueError, TypeError, binascii.Error) as error:
         raise validation(f"Invalid NextToken: {token}") from error
+    kind = (int, float) if order == "created" else str
     if not isinstance(value, kind) or not isinstance(name, str):
         raise validation(f"Invalid NextToken: {token}")
     return value, name

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stoker.bus.stop import PLATFORM_VARIABLE
 from stoker.contract.debugger import END_MARKER, carries_rules, split_rules
+from stoker.machine.failures import EngineLost
 from stoker.platform.data.channels import prepare_channels
 from stoker.platform.data.config_files import write_config_files
 from stoker.platform.data.pipes import Pipes
 from stoker.platform.data.storage import S3Uri, Storage, parse_uri
 from stoker.platform.data.sync import FolderSync
-from stoker.platform.engines.engine import EngineLost, Launch, Network, in_opt_ml
-from stoker.platform.jobs.context import JobContext
+from stoker.platform.engines.engine import Launch, Network, in_opt_ml
+from stoker.platform.jobs.context import JobContext, say_once
 from stoker.platform.jobs.describe import make_arn
 from stoker.platform.model.mount import Mount
 from stoker.platform.model.request import TrainingRequest
 from stoker.platform.model.root import REGION, Root
 
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+_SMALL_INSTANCE_CPUS = 2  # medium and large
 _PIECE_CHARACTERS = 32_768  # a line of Docker's --env-file holds twice as much
 
 
@@ -52,6 +57,7 @@ def make_launch(
         arguments=request.arguments or (),
         environment={
             **_platform_environment(request, context),
+            THREADS_VARIABLE: str(count_threads(request, host, context)),
             **_own_environment(request),
             **(make_rules_variables(request) if host == request.hosts[0] else {}),
         },
@@ -61,6 +67,28 @@ def make_launch(
         address=network.addresses.get(host),
         peers=network.addresses,
         isolated=request.isolated,
+    )
+
+
+def count_threads(request: TrainingRequest, host: str, context: JobContext) -> int:
+    """As many as the instance type has, but not more than the host's share of this machine.
+
+    Else every job starts a thread per CPU, and jobs side by side wait for each other's.
+    """
+    share = context.cpus // (context.slots * len(request.hosts))
+    size = re.search(r"\.(\d*)xlarge$", request.instance_type(host))
+    cpus = 4 * int(size[1] or 1) if size else _SMALL_INSTANCE_CPUS
+    return max(1, min(share, cpus))
+
+
+def show_share(request: TrainingRequest, context: JobContext) -> str:
+    """One sentence about the threads of a job."""
+    if THREADS_VARIABLE in request.environment:
+        return f"{THREADS_VARIABLE}={request.environment[THREADS_VARIABLE]}, as requested."
+    threads = count_threads(request, request.hosts[0], context)
+    return (
+        f"{THREADS_VARIABLE}={threads} on each host: {context.cpus} CPUs are shared by "
+        f"{context.slots} slot{'s' if context.slots > 1 else ''}."
     )
 
 
@@ -90,15 +118,13 @@ def _platform_environment(request: TrainingRequest, context: JobContext) -> Mapp
         "AWS_DEFAULT_REGION": REGION,
         PLATFORM_VARIABLE: "1",
     }
-    if request.isolated:  # as in the service: no credentials, and nobody to show them to
+    if request.isolated:  # as in the service: no credentials, as there is no network
         return job
     return {
         **job,
         "AWS_ENDPOINT_URL_S3": f"http://{context.engine.s3_host()}:{context.s3_port}",
         "AWS_ACCESS_KEY_ID": context.credentials.access_key,
         "AWS_SECRET_ACCESS_KEY": context.credentials.secret_key,
-        # The S3 server sends the whole object's checksum with a part of it, too.
-        "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
         "AWS_EC2_METADATA_DISABLED": "true",
     }
 
@@ -155,6 +181,10 @@ def make_sync(
         markers=kept.checkpoints,
         base=base,
         journal=root.job_dir(request.name) / f"{host}-{kept.name}.journal",
+        # smdebug writes `X.tmp` and renames it. Its readers fail at an unfinished index, and look
+        # for the tensors of each index, and for no more of either after the end marker.
+        unfinished=(".tmp",) if kept.name in ("debug", "profiler") else (),
+        last=("index", END_MARKER) if kept.name == "debug" else (),
     )
 
 
@@ -185,12 +215,23 @@ _FOLDERS = ("input/config", "input/data", "model", "output/data", "code")
 
 
 def prepare_hosts(
-    context: JobContext, request: TrainingRequest, cancelled: threading.Event
+    context: JobContext,
+    request: TrainingRequest,
+    cancelled: threading.Event,
+    *,
+    show: Callable[[str], object],
 ) -> dict[str, list[list[Any]]]:
     """Fill the folders of all hosts; done again, it gives the same.
 
+    Args:
+        context: the platform's parts.
+        request: the job.
+        cancelled: ends it early.
+        show: gets a line from time to time that says how far the downloads have come.
+
     Returns:
-        Host → [source, target, read_only] of every mount beside /opt/ml, as the store keeps them.
+        Host → [source, target, read_only, *layers] of every mount except /opt/ml, as the store
+        keeps them.
 
     Raises:
         DownloadFailed: something is not there, or the disk is full.
@@ -203,14 +244,23 @@ def prepare_hosts(
         folder = context.root.host_dir(request.name, host)
         for part in _FOLDERS:
             (folder / part).mkdir(parents=True, exist_ok=True)
-        found = prepare_channels(request, host, context.storage, folder, cancelled=cancelled)
+        found = prepare_channels(
+            request,
+            host,
+            context.storage,
+            folder,
+            cancelled=cancelled,
+            show=show,
+            layers_refused=context.engine.layers_refused,
+            say=partial(say_once, context.streams, request),
+        )
         write_config_files(request, host, folder, addresses=network.addresses)
         for kept in list_synced_folders(request):
             if kept.checkpoints:
                 sync = make_sync(context.root, request, host, kept, context.storage)
-                sync.restore(cancelled=cancelled)
+                sync.restore(cancelled=cancelled, show=show)
         mounts[host] = [
-            [str(mount.source), mount.target, mount.read_only]
+            [str(mount.source), mount.target, mount.read_only, *map(str, mount.layers)]
             for mount in (*found, *make_mounts(context.root, request, host))
         ]
     return mounts
@@ -242,7 +292,7 @@ class PipeChannels:
             adopted: the hosts that an earlier server started.
 
         Raises:
-            EngineLost: the hosts run already: what they have read of their pipes nobody knows.
+            EngineLost: the hosts run already: what they have read of their pipes is unknown.
         """
         if self._channels and adopted:
             raise EngineLost(
@@ -275,7 +325,7 @@ def put_end_markers(request: TrainingRequest, storage: Storage) -> None:
 
 
 def remove_end_markers(request: TrainingRequest, storage: Storage) -> None:
-    """The job begins, or goes on."""
+    """The job begins, or continues."""
     for place in list_end_markers(request):
         storage.delete(place)
 

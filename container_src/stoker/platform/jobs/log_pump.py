@@ -11,11 +11,15 @@ import threading
 import time
 from collections.abc import Iterator
 
-from stoker.platform.data.log_streams import LogStreams
-from stoker.platform.engines.engine import Engine, EngineLost
+from stoker.machine.failures import EngineLost
+from stoker.platform.data.log_streams import LogStreams, size_of, to_text
+from stoker.platform.engines.engine import Engine
 
 LINE_BYTES = 256 * 1024
 """CloudWatch's limit for one event; a longer line becomes several."""
+
+MOST_BYTES = 2**30
+"""Of one host's stream: what a script writes without end must not fill the disk."""
 
 _LAST_TRIES = 5
 _RETRY_SECONDS = 1.0
@@ -44,7 +48,15 @@ class LogPump(threading.Thread):
     """Follows one host of one attempt until its output ends."""
 
     def __init__(
-        self, engine: Engine, streams: LogStreams, *, name: str, job: str, host: str, before: int
+        self,
+        engine: Engine,
+        streams: LogStreams,
+        *,
+        name: str,
+        job: str,
+        host: str,
+        before: int,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         super().__init__(name=f"log-{name}", daemon=True)
         self._engine = engine
@@ -53,6 +65,7 @@ class LogPump(threading.Thread):
         self._job = job
         self._host = host
         self._before = before
+        self._most_bytes = most_bytes
         self._moved = time.monotonic()
         self.run_is_over = threading.Event()
         self.failure: Exception | None = None
@@ -61,7 +74,7 @@ class LogPump(threading.Thread):
     def run(self) -> None:
         """Pump; a full disk or an engine that restarts is tried again, from what is stored.
 
-        As long as the run goes on there is hope that somebody makes space; then there is not.
+        While the run continues, a user may still free disk space; after its end tries are limited.
         """
         last_tries = 0
         while last_tries < _LAST_TRIES:
@@ -81,12 +94,20 @@ class LogPump(threading.Thread):
 
     def _pump(self) -> None:
         stored = count_lines(self._streams, self._job, self._host) - self._before
+        stream = self._streams.create(self._job, self._host)
+        is_cut = size_of(stream) > self._most_bytes
         for lines in self._batches():
+            if is_cut:
+                continue
             fresh = lines[stored:] if stored else lines
             stored = max(0, stored - len(lines))
             if fresh:
                 now = int(time.time() * 1000)
                 self._streams.append(self._job, self._host, [(now, line) for line in fresh])
+                is_cut = size_of(stream) > self._most_bytes
+                if is_cut:
+                    text = f"[stoker] the log is cut here: it has {self._most_bytes:,} bytes"
+                    self._streams.append(self._job, self._host, [(now, text)])
 
     def _batches(self) -> Iterator[list[str]]:
         splitter = LineSplitter()
@@ -114,4 +135,4 @@ def _pieces(line: bytes) -> list[bytes]:
 
 
 def _text(line: bytes) -> str:
-    return line.decode(errors="replace").rstrip("\r")
+    return to_text(line).rstrip("\r")

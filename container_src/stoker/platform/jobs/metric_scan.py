@@ -1,10 +1,10 @@
 """Run as a program: applies regular expressions to logs, each within a limit of its own.
 
-Reads `{"files": [path, …], "regexes": [regex, …], "cpu_seconds": n, "cpu_seconds_per_line": n}`
-from stdin. Writes a JSON line as soon as something is known: `[regex's number, ms, value]` for the
-last match in a file, `[regex's number]` for one that took too long, `[]` at the end of all. Logs
-may be huge: they are read from their ends, a part at a time. Standard library only: it starts in
-no time.
+The first line of stdin is `{"regexes": [regex, …], "cpu_seconds": n, "cpu_seconds_per_line": n}`;
+each further one is `[path, start, end, [numbers of the regexes to apply]]`, with the offsets of
+whole lines. The answers are JSON lines: `[regex's number, ms, value]` for a match, `[regex's
+number]` for one that took too long, `[null]` when the part of the file is done. Standard library
+only: it starts in no time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import sys
 from collections.abc import Iterator
 from types import FrameType
 
-_BLOCK_BYTES = 1 << 20
+OWN_LINES = "[stoker] metric "
+"""The platform's own lines about metrics quote lines of the script."""
 
 Event = tuple[int, str]
 
@@ -27,46 +28,45 @@ class _TooLong(Exception):
 
 
 def main() -> None:
-    """Scan what stdin names."""
-    work = json.load(sys.stdin)
+    """Answer every line of stdin."""
+    work = json.loads(sys.stdin.readline())
     # The regex engine looks for signals every few thousand steps, in the main thread only. The
     # timer counts this process's own processor time: a busy machine gives up nothing.
     signal.signal(signal.SIGVTALRM, _interrupt)
-    left = dict.fromkeys(range(len(work["regexes"])), work["cpu_seconds"])
-    for path in work["files"]:
-        wanted = list(left)
-        for events in _read_backwards(path):
-            for number in wanted:
-                left[number] += work["cpu_seconds_per_line"] * len(events)
-            wanted = [n for n in wanted if not _scan(n, work["regexes"][n], events, left)]
-            if not wanted:
-                break
-    _say()
+    regexes = work["regexes"]
+    left = dict.fromkeys(range(len(regexes)), work["cpu_seconds"])
+    for line in sys.stdin:
+        path, start, end, wanted = json.loads(line)
+        events = _read_events(path, start, end)
+        for number in [n for n in wanted if n in left]:
+            left[number] += work["cpu_seconds_per_line"] * len(events)
+            _scan(number, regexes[number], events, left)
+        _say(None)
 
 
-def _scan(number: int, regex: str, events: list[Event], left: dict[int, float]) -> bool:
-    """Whether nothing more is wanted of this file; `left` is the processor time it may take."""
+def _scan(number: int, regex: str, events: list[Event], left: dict[int, float]) -> None:
+    """Say every match; `left` is the processor time that each regex may still take."""
+    found = []
     try:
         try:
             signal.setitimer(signal.ITIMER_VIRTUAL, max(left[number], 1e-3))
-            found = _last_value(re.compile(regex), events)
+            found = list(_matches(re.compile(regex), events))
         finally:
             left[number] = signal.setitimer(signal.ITIMER_VIRTUAL, 0)[0]
     except (_TooLong, re.error, RecursionError):
         del left[number]
         _say(number)
-        return True
-    if found:
-        _say(number, *found)
-    return bool(found)
+        return
+    for moment, value in found:
+        _say(number, moment, value)
 
 
-def _last_value(pattern: re.Pattern[str], newest_first: list[Event]) -> tuple[int, float] | None:
-    for moment, text in newest_first:
-        values = [value for value in map(_number, pattern.finditer(text)) if value is not None]
-        if values:
-            return moment, values[-1]
-    return None
+def _matches(pattern: re.Pattern[str], events: list[Event]) -> Iterator[tuple[int, float]]:
+    for moment, text in events:
+        for match in pattern.finditer(text):
+            value = _number(match)
+            if value is not None:
+                yield moment, value
 
 
 def _number(match: re.Match[str]) -> float | None:
@@ -77,30 +77,17 @@ def _number(match: re.Match[str]) -> float | None:
     return value if math.isfinite(value) else None  # the API has no word for nan
 
 
-def _read_backwards(path: str) -> Iterator[list[Event]]:
-    """The events of a log, the newest first, in lists of a bounded size."""
+def _read_events(path: str, start: int, end: int) -> list[Event]:
     with open(path, "rb") as file:
-        position, rest = file.seek(0, 2), b""
-        while position:
-            size = min(_BLOCK_BYTES, position)
-            position -= size
-            file.seek(position)
-            rest, *lines = (file.read(size) + rest).split(b"\n")
-            yield [event for line in reversed(lines) if (event := _event(line))]
-        yield [event for event in [_event(rest)] if event]
+        file.seek(start)
+        events = [json.loads(line) for line in file.read(end - start).splitlines()]
+    return [(moment, text) for moment, text in events if not text.startswith(OWN_LINES)]
 
 
-def _event(line: bytes) -> Event | None:
-    try:
-        moment, text = json.loads(line)
-    except ValueError:  # nothing behind the last line's end, or a line that is half written
-        return None
-    return moment, text
-
-
-def _say(*answer: float) -> None:
+def _say(*answer: float | None) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+    if answer[0] is None:
+        sys.stdout.flush()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -11,19 +11,18 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
-from stoker.platform.jobs.state import JobRecord, RuleEvaluationStatus, RuleStatus
+from stoker.bus.rule_status import DETAILS_LIMIT_CHARACTERS, STATUSES, RuleStatus
+from stoker.platform.jobs.state import JobRecord
 from stoker.platform.model.root import ACCOUNT, REGION
 
-_DETAILS_CHARACTERS = 1024
-_KNOWN = frozenset(get_args(RuleEvaluationStatus))
 _NO_EVALUATOR = (
     "nothing in the container evaluated this rule: its image has no evaluator; "
     "fix: train with Stoker's image, or evaluate the saved tensors by `stoker rules run`"
 )
 _EVALUATOR_DIED = (
-    "the evaluator ended before it had judged every step; its last words are in the job's log"
+    "the evaluator ended before it had evaluated every step; its last words are in the job's log"
 )
 _NOT_BEGUN = "the job ended before this rule was evaluated"
 _NO_PROFILER_RULES = "the local platform does not evaluate profiler rules yet"
@@ -39,9 +38,9 @@ def parse_statuses(text: bytes, now: float) -> tuple[RuleStatus, ...]:
     found = {}
     for entry in entries:
         name, status, details = (entry.get(key) for key in ("name", "status", "details"))
-        if isinstance(name, str) and isinstance(status, str) and status in _KNOWN:
-            words = details[:_DETAILS_CHARACTERS] if isinstance(details, str) else ""
-            found[name] = RuleStatus(name=name, status=status, details=words, modified=now)  # type: ignore[arg-type] # compared with the literal's own values
+        if isinstance(name, str) and status in STATUSES:
+            words = details[:DETAILS_LIMIT_CHARACTERS] if isinstance(details, str) else ""
+            found[name] = RuleStatus(name=name, status=status, details=words, modified=now)
     return tuple(found.values())
 
 
@@ -64,7 +63,7 @@ def note_statuses(record: JobRecord, said: tuple[RuleStatus, ...]) -> JobRecord:
 
 
 def reopen(record: JobRecord, now: float) -> JobRecord:
-    """Before another attempt: what has found nothing yet goes on looking."""
+    """Before another attempt: rules that have found nothing are in progress again."""
     rules = tuple(
         rule
         if _is_found(rule) or rule.status == "InProgress"

@@ -1,4 +1,4 @@
-"""What the evaluator in the leader's container has written: statuses, and a wish to stop.
+"""What the evaluator in the leader's container has written: statuses, and a request to stop.
 
 Files, not the API: a container in a network of its own, or in none, reaches its own disk.
 """
@@ -47,8 +47,8 @@ class RuleWatch:
             request = StopRequest(**json.loads(read_start(self._folder, _STOP, _MOST_BYTES)))
         except (ValueError, RecursionError, TypeError):  # not there, or not ours
             return None
-        is_sound = isinstance(request.by, str) and request.by.startswith("rule ")
-        return request if is_sound else None
+        is_valid = isinstance(request.by, str) and request.by.startswith("rule ")
+        return request if is_valid else None
 
     def _note_statuses(self) -> None:
         text = read_start(self._folder, _STATUSES, _MOST_BYTES)

@@ -1,4 +1,4 @@
-"""When spot capacity is taken away and given back: STOKER_SPOT, read into a schedule.
+"""When spot capacity is interrupted and returned: STOKER_SPOT, read into a schedule.
 
 after=30s             once, 30 s after training began
 every=2m,times=3      2 min after each start of training, three times (without times: always)
@@ -7,7 +7,7 @@ and with any of them:
 warning=no            SIGKILL at once; else SIGTERM, up to 120 s, SIGKILL
 pause=1s              how long the capacity is away before the restart (a trace knows better)
 
-A schedule is a pure function of times the store keeps, so a restarted server goes on with it.
+A schedule is a pure function of times the store keeps, so a restarted server continues it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from pathlib import Path
 
 from stoker.errors import StokerError
 from stoker.machine.failures import UsageRefused
+from stoker.machine.units import read_seconds
 from stoker.platform.jobs.spot_trace import Trace, read_trace
 from stoker.platform.jobs.state import JobRecord
 
 VARIABLE = "STOKER_SPOT"
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _KEYS = ("after", "every", "trace", "times", "warning", "pause", "speed")
 
 
@@ -183,11 +182,11 @@ def _make_capacity(trace: Trace, speed: float) -> Capacity:
 def _seconds(text: str | None, mistakes: list[str]) -> float | None:
     if text is None:
         return None
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        mistakes.append(f"{text!r} is not a time such as 30s, 2m, 1.5h")
+    try:
+        return read_seconds(text)
+    except UsageRefused as error:
+        mistakes.append(error.message)
         return None
-    return float(found[1]) * _UNITS[found[2] or "s"]
 
 
 def _require(text: str, mistakes: list[str]) -> None:

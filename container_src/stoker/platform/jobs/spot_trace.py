@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from stoker.machine.durations import read_seconds
 from stoker.machine.failures import UsageRefused
+from stoker.machine.units import read_seconds
 
 _FOREVER_SECONDS = 1e12
 _FORMATS = (
@@ -31,7 +31,7 @@ class Stay:
     """One machine: how long it was there, and how long none was after it."""
 
     up_seconds: float
-    """From its start until it was taken away; 0 if the record begins without one."""
+    """From its start until its interruption; 0 if the record begins without one."""
 
     down_seconds: float
     """Until the next one could be had."""
@@ -48,7 +48,7 @@ class Trace:
     """One after the other."""
 
     ends_up: bool = False
-    """Whether the record ends with a machine that nothing has taken away yet."""
+    """Whether the record ends with a machine that is not interrupted yet."""
 
     @property
     def up_seconds(self) -> float:
@@ -62,7 +62,7 @@ class Trace:
 
     @property
     def interruptions(self) -> int:
-        """How often a machine was taken away."""
+        """How often a machine was interrupted."""
         return sum(1 for stay in self.stays if stay.up_seconds) - self.ends_up
 
     @property
@@ -118,7 +118,7 @@ def _read_ticks(text: str, file: Path, instances: int) -> list[Stay]:
         there = [float(count) >= instances for count in record["data"]]
     except (ValueError, KeyError, TypeError) as error:
         raise UsageRefused(
-            f"{file} is no spot trace: {type(error).__name__}: {error}", fix=_FORMATS
+            f"{file} is not a spot trace: {type(error).__name__}: {error}", fix=_FORMATS
         ) from error
     if gap_seconds <= 0:
         raise UsageRefused(f"{file}: gap_seconds is {gap_seconds}, not above 0", fix=_FORMATS)

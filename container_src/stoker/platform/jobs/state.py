@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from stoker.bus.rule_status import RuleStatus
+
 Stage = Literal[
     "queued",
     "starting",
@@ -26,11 +28,7 @@ Stage = Literal[
 ]
 Status = Literal["InProgress", "Stopping", "Completed", "Stopped", "Failed"]
 Cause = Literal["", "asked", "max_runtime", "max_wait", "interrupted", "host_failed"]
-"""Why an attempt was told to end; empty if it was not."""
-
-RuleEvaluationStatus = Literal[
-    "InProgress", "NoIssuesFound", "IssuesFound", "Error", "Stopping", "Stopped"
-]
+"""Why an attempt had to end; empty if it had not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +68,7 @@ class Attempt:
     """Host → lines in its log stream when the attempt began."""
 
     mounts: Mapping[str, list[list[Any]]] = field(default_factory=dict)
-    """Host → [source, target, read_only] of every mount, known when the input is there."""
+    """Host → [source, target, read_only, *layers] of every mount; set when the input is there."""
 
     cause: Cause = ""
 
@@ -98,18 +96,6 @@ class Metric:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RuleStatus:
-    """What is known of one of the job's rules."""
-
-    name: str
-    status: RuleEvaluationStatus
-    modified: float
-    """When this came to be known."""
-
-    details: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
     """Everything the store keeps about a job."""
 
@@ -124,8 +110,14 @@ class JobRecord:
     transitions: tuple[Transition, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     stop_asked: bool = False
+    pause_asked: bool = False
+    """The job waits in the stage `interrupted` until it is resumed; a tuning job asks for it."""
+
+    tuning_job_arn: str = ""
+    """Of the tuning job whose trial this is; empty for every other job."""
+
     retries: int = 0
-    """Attempts begun anew after a fault of the platform's own (RetryStrategy)."""
+    """Attempts repeated after an internal error of the platform (RetryStrategy)."""
 
     verdict: Verdict | None = None
     training_ended: float | None = None

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from stoker.bus.rule_status import RuleStatus
 from stoker.errors import HostError
-from stoker.platform.jobs.state import Attempt, JobRecord, Metric, RuleStatus, Transition, Verdict
+from stoker.platform.jobs.state import Attempt, JobRecord, Metric, Transition, Verdict
 
-_SCHEMA = """
+_CREATED = "json_extract(record, '$.created')"
+_MODIFIED = "json_extract(record, '$.modified')"
+_STATUS = "json_extract(record, '$.status')"
+# Indexes over expressions: a list call reads one page, however many jobs there are.
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS jobs (
     name TEXT PRIMARY KEY,
     stage TEXT NOT NULL,
     record TEXT NOT NULL
 ) STRICT;
 CREATE INDEX IF NOT EXISTS jobs_by_stage ON jobs (stage);
+CREATE INDEX IF NOT EXISTS jobs_by_creation ON jobs ({_CREATED}, name);
+CREATE INDEX IF NOT EXISTS jobs_by_status ON jobs ({_STATUS}, name);
+CREATE INDEX IF NOT EXISTS jobs_by_lower_name ON jobs (lower(name));
 """
+_ORDERS = {"name": "name", "created": _CREATED, "status": _STATUS}
 _BUSY_SECONDS = 30
+_SPARE_BYTES = 8 << 20
+_UPDATE = "UPDATE jobs SET stage = ?, record = ? WHERE name = ?"
 
 
 class NameTaken(HostError):
@@ -30,6 +43,24 @@ class NameTaken(HostError):
 
 class UnknownJob(HostError):
     """There is no job of this name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobQuery:
+    """Which jobs a list call wants, and in which order."""
+
+    limit: int
+    order: Literal["name", "created", "status"] = "created"
+    descending: bool = False
+    after: tuple[str | float, str] | None = None
+    """The order's value and the name of the last job that was listed."""
+
+    name_contains: str = ""
+    status: str | None = None
+    created: tuple[float | None, float | None] = (None, None)
+    """From, until; both included."""
+
+    modified: tuple[float | None, float | None] = (None, None)
 
 
 class Store:
@@ -45,6 +76,8 @@ class Store:
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.executescript(_SCHEMA)
+        self._spare = database.with_name("spare")
+        self._take_spare()
 
     def add(self, record: JobRecord) -> None:
         """Keep a new job.
@@ -58,6 +91,7 @@ class Store:
                 self._connection.execute("INSERT INTO jobs VALUES (?, ?, ?)", row)
         except sqlite3.IntegrityError as error:
             raise NameTaken(f"a job named {record.name} exists") from error
+        self._take_spare()
 
     def read(self, name: str) -> JobRecord:
         """One job.
@@ -77,33 +111,80 @@ class Store:
         """Replace a job by what a pure function makes of it; returns the new one."""
         with self._lock:
             record = function(self.read(name))
-            self._connection.execute(
-                "UPDATE jobs SET stage = ?, record = ? WHERE name = ?",
-                (record.stage, _to_text(record), name),
-            )
+            row = (record.stage, _to_text(record), name)
+            try:
+                self._connection.execute(_UPDATE, row)
+            except sqlite3.OperationalError:
+                if not self._free_spare():
+                    raise
+                self._connection.execute(_UPDATE, row)
         return record
 
-    def all(self) -> list[JobRecord]:
-        """Every job, oldest first."""
-        return self._select("SELECT record FROM jobs")
+    def delete(self, name: str) -> None:
+        """Forget a job; one that is not there is not an error."""
+        with self._lock:
+            self._connection.execute("DELETE FROM jobs WHERE name = ?", (name,))
+
+    def find_lower(self, name: str) -> JobRecord | None:
+        """The job whose name in lower case is this; ARNs have no other."""
+        found = self._select("SELECT record FROM jobs WHERE lower(name) = ?", name)
+        return found[0] if found else None
+
+    def page(self, query: JobQuery) -> list[JobRecord]:
+        """One page of jobs, in the order of the query."""
+        conditions = [
+            ("instr(lower(name), lower(?))", query.name_contains or None),
+            (f"{_STATUS} = ?", query.status),
+            (f"{_CREATED} >= ?", query.created[0]),
+            (f"{_CREATED} <= ?", query.created[1]),
+            (f"{_MODIFIED} >= ?", query.modified[0]),
+            (f"{_MODIFIED} <= ?", query.modified[1]),
+        ]
+        kept: list[tuple[str, tuple[object, ...]]] = [
+            (sql, (value,)) for sql, value in conditions if value is not None
+        ]
+        order = _ORDERS[query.order]
+        if query.after is not None:
+            beyond = "<" if query.descending else ">"
+            kept.append((f"({order}, name) {beyond} (?, ?)", query.after))
+        where = " AND ".join(sql for sql, _ in kept) or "1"
+        direction = "DESC" if query.descending else "ASC"
+        sql = (
+            f"SELECT record FROM jobs WHERE {where}"  # noqa: S608 - only our own expressions
+            f" ORDER BY {order} {direction}, name {direction} LIMIT ?"
+        )
+        values = [value for _, values in kept for value in values]
+        with self._lock:
+            rows = self._connection.execute(sql, (*values, query.limit)).fetchall()
+        return [_from_text(text) for (text,) in rows]
 
     def unfinished(self) -> list[JobRecord]:
         """The jobs that still have something to do, oldest first."""
         return self._select("SELECT record FROM jobs WHERE stage != 'ended'")
 
+    def _take_spare(self) -> None:
+        """Keep some space: a job that fills the disk is still recorded as ended, and removed."""
+        with suppress(OSError), self._spare.open("ab") as file:
+            os.posix_fallocate(file.fileno(), 0, _SPARE_BYTES)
+
+    def _free_spare(self) -> bool:
+        had_one = self._spare.exists()
+        self._spare.unlink(missing_ok=True)
+        return had_one
+
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
-    def _select(self, query: str) -> list[JobRecord]:
+    def _select(self, query: str, *values: str) -> list[JobRecord]:
         with self._lock:
-            rows = self._connection.execute(query).fetchall()
+            rows = self._connection.execute(query, values).fetchall()
         return sorted((_from_text(text) for (text,) in rows), key=lambda r: (r.created, r.name))
 
 
 def _to_text(record: JobRecord) -> str:
-    return json.dumps(asdict(record))
+    return json.dumps(asdict(record), default=vars)  # a RuleStatus is not a dataclass
 
 
 def _from_text(text: str) -> JobRecord:

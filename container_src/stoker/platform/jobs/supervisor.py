@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from stoker.errors import HostError
 from stoker.platform.data.confined import remove_tree
-from stoker.platform.jobs.changes import ask_to_stop
+from stoker.platform.jobs.changes import ask_to_pause, ask_to_stop, resume
 from stoker.platform.jobs.context import JobContext
 from stoker.platform.jobs.control import Breakpoints, JobControl, Slots
 from stoker.platform.jobs.state import JobRecord
@@ -37,7 +37,7 @@ class JobSupervisor:
         self._running: dict[str, tuple[JobWorker, JobControl]] = {}
 
     def adopt(self) -> None:
-        """Go on with every job an earlier server left, and remove what belongs to none."""
+        """Continue every job that an earlier server left, and remove what belongs to none."""
         unfinished = self._store.unfinished()
         sweep(self._context, {record.name for record in unfinished})
         for record in unfinished:
@@ -80,8 +80,24 @@ class JobSupervisor:
         if found is not None:
             found[1].call_off()
 
+    def pause(self, name: str) -> None:
+        """Interrupt a running job with a warning, as a spot machine does, until `resume`."""
+        self._change(name, ask_to_pause)
+
+    def resume(self, name: str) -> None:
+        """Let a paused job continue from its checkpoints, when there is a place."""
+        self._change(name, resume)
+
+    def _change(self, name: str, function: Callable[[JobRecord, float], JobRecord]) -> None:
+        now = time.time()
+        self._store.change(name, lambda r: r if r.stage == "ended" else function(r, now))
+        with self._lock:
+            found = self._running.get(name)
+        if found is not None:
+            found[1].wake.set()
+
     def close(self) -> None:
-        """Let go of all jobs: what runs goes on and is adopted by the next server."""
+        """Release all jobs: they continue and are adopted by the next server."""
         self._closing.set()
         with self._lock:
             running = list(self._running.values())
@@ -96,7 +112,7 @@ def read_grace_seconds(environment: Mapping[str, str]) -> float:
     """How long a host may take to end after SIGTERM: the service's 120 s, or as the user says.
 
     Raises:
-        HostError: what the user says is no number.
+        HostError: the user's value is not a number.
     """
     text = environment.get(GRACE_VARIABLE, "")
     try:
@@ -123,6 +139,6 @@ def sweep(context: JobContext, unfinished: set[str]) -> None:
         if folder.name not in unfinished:
             try:
                 remove_tree(folder)
-            except OSError as error:  # the server starts all the same
+            except OSError as error:  # the server starts anyway
                 _log.warning("%s cannot be removed: %s; fix: sudo rm -r it", folder, error)
     context.engine.sweep()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 from stoker.platform.data.artifacts import pack_and_upload
 from stoker.platform.data.confined import read_start, remove_tree
 from stoker.platform.data.failures import TransferCancelled, UploadFailed
+from stoker.platform.data.log_streams import to_text
+from stoker.platform.engines.engine import LayersRefused
 from stoker.platform.jobs.attempt import AttemptRun
 from stoker.platform.jobs.changes import (
     begin_attempt,
@@ -28,6 +31,7 @@ from stoker.platform.jobs.changes import (
     make_fault,
     make_verdict,
     show,
+    show_transfer,
     stopped,
 )
 from stoker.platform.jobs.context import JobContext, say_once
@@ -38,9 +42,9 @@ from stoker.platform.jobs.control import (
     Slots,
     next_deadline,
 )
-from stoker.platform.jobs.hosts import prepare_hosts, put_end_markers
+from stoker.platform.jobs.hosts import prepare_hosts, put_end_markers, show_share
 from stoker.platform.jobs.log_pump import count_lines
-from stoker.platform.jobs.metrics import scan_metrics
+from stoker.platform.jobs.metrics import MetricReader, describe_problems, read_final
 from stoker.platform.jobs.spot import NEVER, SpotSchedule, read_schedule
 from stoker.platform.jobs.state import Cause, JobRecord, Metric, Stage
 from stoker.platform.model.request import TrainingRequest, parse_request
@@ -86,7 +90,7 @@ class JobWorker(threading.Thread):
             while not self._act():
                 self._control.require_server()
         except ServerClosing:
-            _log.info("%s: left as it is; the next server goes on with it", self._control.name)
+            _log.info("%s: left as it is; the next server continues it", self._control.name)
             return
         self._slots.leave(self._control.name)
 
@@ -144,14 +148,17 @@ class JobWorker(threading.Thread):
             return
         try:
             with self._control.cancelling_at(next_deadline(record, request)):
-                mounts = prepare_hosts(self._context, request, self._control.cancelled)
+                mounts = prepare_hosts(
+                    self._context, request, self._control.cancelled, show=self._show_transfer
+                )
         except TransferCancelled:
             return  # the same stage again, which sees why
         lines = {
             host: count_lines(self._context.streams, record.name, host) for host in request.hosts
         }
+        note = show_share(request, self._context)
         self._control.change(
-            lambda r, now: begin_training(r, now, lines_before=lines, mounts=mounts)
+            lambda r, now: begin_training(r, now, lines_before=lines, mounts=mounts, note=note)
         )
 
     def _train(self, record: JobRecord, request: TrainingRequest) -> None:
@@ -167,6 +174,10 @@ class JobWorker(threading.Thread):
         )
         try:
             exits = run.run()
+        except LayersRefused:  # once: from now on the engine says so beforehand
+            clear_attempt(self._context, request)
+            self._control.change(begin_download)
+            return
         except UploadFailed as failure:  # of a kept folder; the model is uploaded nevertheless
             verdict = make_fault(failure)
             self._control.change(
@@ -187,10 +198,16 @@ class JobWorker(threading.Thread):
         # The job may have put a link or a pipe there: neither is followed.
         folder = self._context.root.host_dir(job, host)
         start = read_start(folder, ("output", "failure"), _FAILURE_BYTES)
-        return start.decode("utf-8", "replace").strip()
+        # Of binary output, which a script may have written last, a mark is left.
+        return re.sub(r"[?\ufffd]{4,}", "(binary)", to_text(start)).strip()
 
     def _pause(self, record: JobRecord, request: TrainingRequest) -> None:
         if self._end_if_told(record, request):
+            return
+        if record.pause_asked:
+            self._slots.leave(record.name)  # others train meanwhile
+            deadline = next_deadline(record, request)
+            self._control.wait(deadline.at if deadline else None)
             return
         restart = self._schedule(request).restart_at(record)
         if restart <= time.time():
@@ -205,12 +222,14 @@ class JobWorker(threading.Thread):
         folders = {host: root.host_dir(record.name, host) for host in request.hosts}
         put_end_markers(request, self._context.storage)
         try:
-            artifacts = pack_and_upload(request, folders, self._context.storage, work)
+            artifacts = pack_and_upload(
+                request, folders, self._context.storage, work, show=self._show_transfer
+            )
         except UploadFailed as failure:
             kept = keep_results(root, request)
             raise UploadFailed(f"{failure.message} (kept in {kept})", fix=failure.fix) from failure
-        left_out = (f"left out of the artifacts: {each}" for each in artifacts.skipped)
-        say_once(self._context.streams, request, *left_out)
+        left_out = [f"left out of the artifacts: {each}" for each in artifacts.skipped]
+        say_once(self._context.streams, request, *left_out, *find_losses(record, request, root))
         self._breakpoints.at(self._control.name, "uploaded")
         self._control.change(
             lambda r, now: replace(
@@ -223,11 +242,15 @@ class JobWorker(threading.Thread):
         )
 
     def _clean(self, record: JobRecord, request: TrainingRequest) -> None:
-        metrics = note_metrics(self._context, request)
+        metrics = note_metrics(self._context, record, request)
         self._control.change(lambda r, now: replace(r, metrics=metrics, modified=now))
         clear_job(self._context, request)
         self._breakpoints.at(self._control.name, "cleaned")
         self._control.change(end)
+
+    def _show_transfer(self, line: str) -> None:
+        with suppress(sqlite3.Error):  # a full disk: what matters is recorded elsewhere
+            self._control.change(lambda r, now: show_transfer(r, line, now))
 
     # ---- ways out
 
@@ -249,7 +272,7 @@ class JobWorker(threading.Thread):
         return True
 
     def _fail(self, error: Exception) -> None:
-        """Record what went wrong; a fault of ours is tried again if the request allows it."""
+        """Record what went wrong; an internal error is retried if the request allows it."""
         verdict = make_fault(error)
         _log.warning("%s: %s", self._control.name, verdict.failure_reason, exc_info=error)
 
@@ -279,20 +302,40 @@ class JobWorker(threading.Thread):
 _RESULTS = ("model", "output")
 
 
-def note_metrics(context: JobContext, request: TrainingRequest) -> tuple[Metric, ...]:
-    """The final metrics, from the stored log; what had to be given up is said there, once."""
-    logs = [stream.file for stream in context.streams.streams(request.name)]
-    scan = scan_metrics(logs, request.metric_definitions)
-    say_once(
-        context.streams,
-        request,
-        *(
-            f"metric {name!r} is given up: its regular expression takes too long; "
-            "fix: avoid nested repetition such as (a+)+"
-            for name in scan.given_up
-        ),
-    )
-    return scan.metrics
+def find_losses(record: JobRecord, request: TrainingRequest, root: Root) -> Iterator[str]:
+    """What a user may miss once the job is over, in one line each."""
+    folder = root.host_dir(record.name, request.hosts[0])
+    if request.tensorboard is None and _has_files(folder / "output/tensorboard"):
+        yield (
+            "the TensorBoard files of this job are not kept: it has no TensorBoardOutputConfig; "
+            "fix: tensorboard_output_config=TensorBoardOutputConfig(s3_output_path=…)"
+        )
+    is_failed = record.verdict is not None and record.verdict.status == "Failed"
+    if is_failed and not _has_files(folder / "model"):
+        yield "model.tar.gz is empty: the job failed before anything was in /opt/ml/model"
+
+
+def _has_files(folder: Path) -> bool:
+    # The job may have put a link there: it is not followed.
+    return not folder.is_symlink() and folder.is_dir() and any(folder.iterdir())
+
+
+def note_metrics(
+    context: JobContext, record: JobRecord, request: TrainingRequest
+) -> tuple[Metric, ...]:
+    """The final metrics; what is wrong with those that have no value is said in the log, once."""
+    job, definitions = request.name, request.metric_definitions
+    reader = MetricReader(context.streams, context.series, job=job, definitions=definitions)
+    try:
+        reader.read_new()
+    finally:
+        reader.close()
+    # The last lines of a failed job's log are about its failure, which explains the rest.
+    is_failed = record.verdict is not None and record.verdict.status == "Failed"
+    if record.training_started is not None and not is_failed:
+        problems = describe_problems(context.streams, context.series, job, definitions)
+        say_once(context.streams, request, *problems)
+    return read_final(context.series, job, definitions)
 
 
 def clear_attempt(context: JobContext, request: TrainingRequest) -> None:

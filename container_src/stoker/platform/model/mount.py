@@ -13,4 +13,16 @@ class Mount:
     source: Path
     target: str
     """Where the job sees it, such as /opt/ml/input/data/train."""
+
     read_only: bool = False
+
+    layers: tuple[Path, ...] = ()
+    """Folders that show through `source`, the first on top, and are never changed.
+
+    What the job writes, changes or deletes goes into `source`.
+    """
+
+    @property
+    def work_dir(self) -> Path:
+        """For overlayfs itself, next to the folder that takes the changes."""
+        return self.source.with_name(f"{self.source.name}.work")

@@ -1,6 +1,6 @@
 """Ports that stay the same over restarts of the server.
 
-Containers that go on without a server know the S3 server's port, and a user's shell has exported
+Containers that run without a server know the S3 server's port, and a user's shell has exported
 the API's address: both should find the next server where the last one was.
 """
 
@@ -26,7 +26,7 @@ def choose_port(root: Root, name: str, addresses: tuple[str, ...]) -> int:
     Raises:
         HostError: no port is free on all of them.
     """
-    last = _read(root).get(name)
+    last = read_ports(root).get(name)
     deadline = time.monotonic() + _WAIT_SECONDS
     while last and not is_free(last, addresses) and time.monotonic() < deadline:
         time.sleep(_STEP_SECONDS)
@@ -46,7 +46,7 @@ def remember_port(root: Root, name: str, port: int) -> None:
     """Keep a port for the next server of this root."""
     file = root.folder / "ports.json"
     part = file.with_name("ports.json.tmp")
-    part.write_text(json.dumps({**_read(root), name: port}))
+    part.write_text(json.dumps({**read_ports(root), name: port}))
     part.replace(file)
 
 
@@ -57,7 +57,7 @@ def is_free(port: int, addresses: tuple[str, ...]) -> bool:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 tried.bind((address, port))
-                tried.listen(1)  # SO_REUSEADDR lets a bind succeed beside a bound, idle socket
+                tried.listen(1)  # SO_REUSEADDR lets a bind succeed if an idle socket is bound
             except OSError:
                 return False
     return True
@@ -76,7 +76,8 @@ def _any_free(address: str) -> int:
         return port
 
 
-def _read(root: Root) -> dict[str, int]:
+def read_ports(root: Root) -> dict[str, int]:
+    """The ports of the last server of this root, by name."""
     try:
         ports = json.loads((root.folder / "ports.json").read_text())
         return {str(name): int(port) for name, port in ports.items()}

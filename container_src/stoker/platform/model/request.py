@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from posixpath import normpath
 from typing import Any, Literal
+from urllib.parse import unquote_to_bytes
 
 from stoker.platform.model.request_rules import require_rules
 
 DEFAULT_GROUP = "homogeneousCluster"
-_DEFAULT_VOLUME_GB = 30
-_ONE_DAY_SECONDS = 86_400
+DEFAULT_VOLUME_GB = 30
+DEFAULT_RUNTIME_SECONDS = 86_400
 
 InputMode = Literal["File", "FastFile", "Pipe"]
 Distribution = Literal["FullyReplicated", "ShardedByS3Key"]
@@ -20,7 +23,7 @@ DataType = Literal["S3Prefix", "ManifestFile", "AugmentedManifestFile", "FileSys
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileSystem:
-    """A file-system channel's source; locally a folder stands in for it."""
+    """A file-system channel's source; locally a folder is used instead."""
 
     id: str
     type: Literal["EFS", "FSxLustre"]
@@ -47,6 +50,11 @@ class ChannelSource:
     attribute_names: tuple[str, ...]
     instance_groups: tuple[str, ...]
     """Which groups of hosts get it; empty means all."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of this machine that it is; None if it is in S3 or a file system."""
+        return parse_folder(self.uri)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,8 +193,8 @@ def parse_request(raw: Mapping[str, Any]) -> TrainingRequest:
         compression=output.get("CompressionType", "GZIP"),
         groups=groups,
         hosts=tuple(sorted(host for group in groups for host in group.hosts)),
-        volume_gb=raw["ResourceConfig"].get("VolumeSizeInGB", _DEFAULT_VOLUME_GB),
-        max_runtime_seconds=stopping.get("MaxRuntimeInSeconds", _ONE_DAY_SECONDS),
+        volume_gb=raw["ResourceConfig"].get("VolumeSizeInGB", DEFAULT_VOLUME_GB),
+        max_runtime_seconds=stopping.get("MaxRuntimeInSeconds", DEFAULT_RUNTIME_SECONDS),
         max_wait_seconds=stopping.get("MaxWaitTimeInSeconds"),
         spot=raw.get("EnableManagedSpotTraining", False),
         retries=raw.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0),
@@ -198,7 +206,7 @@ def parse_request(raw: Mapping[str, Any]) -> TrainingRequest:
         debug_rules=tuple(
             _debug_rule(rule, raw) for rule in raw.get("DebugRuleConfigurations", ())
         ),
-        profiler=_profiler(raw.get("ProfilerConfig")),
+        profiler=parse_profiler(raw.get("ProfilerConfig")),
         metric_definitions=tuple(
             (metric["Name"], metric["Regex"]) for metric in algorithm.get("MetricDefinitions", ())
         ),
@@ -285,7 +293,7 @@ def _debug_rule(config: Mapping[str, Any], raw: Mapping[str, Any]) -> DebugRule:
     )
 
 
-def _profiler(config: Mapping[str, Any] | None) -> Profiler | None:
+def parse_profiler(config: Mapping[str, Any] | None) -> Profiler | None:
     if config is None or config.get("DisableProfiler", False) or "S3OutputPath" not in config:
         return None
     parameters = config.get("ProfilingParameters", {})
@@ -300,3 +308,15 @@ def _profiler(config: Mapping[str, Any] | None) -> Profiler | None:
 def _local_path(config: Mapping[str, Any], default: str) -> str:
     """In its plain form: `/opt/ml//x` is `/opt/ml/x`, and nothing climbs by `..`."""
     return normpath(f"/{config.get('LocalPath', default).lstrip('/')}")
+
+
+def parse_folder(uri: str) -> Path | None:
+    """The folder that a `file:///…` address names; None if it is not such an address."""
+    if not uri.startswith("file:///"):
+        return None
+    return Path(os.fsdecode(unquote_to_bytes(uri.removeprefix("file://"))))
+
+
+def report_uri(output_uri: str, job: str) -> str:
+    """Where the page of a job's rules is, if it has one: that of its last attempt."""
+    return f"{output_uri}/{job}/rule-output/report.html"

@@ -1,7 +1,7 @@
 """The service's rules between the fields of CreateTrainingJob that need no state.
 
 The service model knows each field alone (types, limits, patterns); what must hold between fields
-stands in AWS's documentation only. Each rule is a small generator of the mistakes it finds.
+is in AWS's documentation only. Each rule is a small generator of the mistakes it finds.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from posixpath import normpath
 from typing import Any
 
+from stoker.contract.paths import ROOT_VARIABLE
 from stoker.platform.model import faults
 
 MOST_HOSTS = 20
@@ -156,8 +157,11 @@ def _channel(channel: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[str
 
 
 def _s3_source(source: Mapping[str, Any], mode: str, raw: Mapping[str, Any]) -> Iterator[str]:
-    yield from _s3_uri("S3Uri", source["S3Uri"])
     kind, attributes = source["S3DataType"], source.get("AttributeNames")
+    if source["S3Uri"].startswith("file://"):
+        yield from _folder(source["S3Uri"], kind, mode)
+    else:
+        yield from _s3_uri("S3Uri", source["S3Uri"])
     if kind == "Converse":
         yield "S3DataType Converse is not supported by the local platform."
     if kind == "AugmentedManifestFile" and mode != "Pipe":
@@ -172,6 +176,17 @@ def _s3_source(source: Mapping[str, Any], mode: str, raw: Mapping[str, Any]) -> 
     for name in source.get("InstanceGroupNames", ()):
         if name not in groups:
             yield f"InstanceGroupNames has '{name}', which is not one of InstanceGroups."
+
+
+def _folder(uri: str, kind: str, mode: str) -> Iterator[str]:
+    """A folder of this machine, which only the local platform takes."""
+    if not _plain_path(uri.removeprefix("file://")):
+        yield f"A file:// address must be an absolute path without '..', but is '{uri}'."
+    if kind != "S3Prefix" or mode == "Pipe":
+        yield (
+            "file:// can be used only with S3DataType S3Prefix and the input modes File and "
+            "FastFile. Upload the data to S3 for the others."
+        )
 
 
 def _file_system(source: Mapping[str, Any], mode: str, raw: Mapping[str, Any]) -> Iterator[str]:
@@ -232,6 +247,14 @@ def _debugger_rules(raw: Mapping[str, Any]) -> Iterator[str]:
                 yield from _s3_uri(f"{field}.S3OutputPath", rule["S3OutputPath"])
 
 
+def _environment(raw: Mapping[str, Any]) -> Iterator[str]:
+    if ROOT_VARIABLE in raw.get("Environment", {}):
+        yield (
+            f"Environment must not have {ROOT_VARIABLE}: it names the folder that stands for "
+            "/opt/ml, which the platform chooses. Leave it out."
+        )
+
+
 def _tags(raw: Mapping[str, Any]) -> Iterator[str]:
     for key in _repeated([tag["Key"] for tag in raw.get("Tags", ())]):
         yield f"Tags must have unique keys, but '{key}' is repeated."
@@ -239,7 +262,7 @@ def _tags(raw: Mapping[str, Any]) -> Iterator[str]:
 
 _RULES: tuple[Rule, ...] = (
     *(_emulated, _algorithm, _resources, _stopping, _channels),
-    *(_outputs, _local_paths, _profiler, _debugger_rules, _tags),
+    *(_outputs, _local_paths, _profiler, _debugger_rules, _environment, _tags),
 )
 
 

@@ -1,4 +1,4 @@
-"""The folder of one platform: where everything lies, its keys, its lock, who serves it.
+"""The folder of one platform: where everything is, its keys, its lock, its server.
 
 server.json  server.lock  server.log  credentials.json  sagemaker-config.yaml
 platform.sqlite   s3/<bucket>/<key>   logs/<job>/<host>-<epoch>.jsonl   jobs/<job>/<host>/
@@ -20,6 +20,15 @@ from stoker.machine.failures import UsageRefused
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
 DEFAULT_BUCKET = f"sagemaker-{REGION}-{ACCOUNT}"
+ROLE_NAME = "stoker-local"
+ROLE_ARN = f"arn:aws:iam::{ACCOUNT}:role/{ROLE_NAME}"
+"""The role of jobs whose user names none; every role may do everything here."""
+
+NOTEBOOK_NAME = "stoker-local"
+"""The notebook instance that a session with the platform runs on, as the SDKs see it."""
+
+SPARE_BYTES = 1 << 20
+"""Left free on the disk by uploads: the database and the logs need some, too."""
 
 # The two SDKs look up the account behind the default bucket at a fixed STS address, which no
 # variable redirects; a bucket named here spares that call. Telemetry would leave the machine.
@@ -31,6 +40,8 @@ SageMaker:
       TelemetryOptOut: true
       Session:
         DefaultS3Bucket: {DEFAULT_BUCKET}
+  TrainingJob:
+    RoleArn: {ROLE_ARN}
 """
 
 
@@ -40,7 +51,7 @@ class RootInUse(UsageRefused):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Credentials:
-    """The one pair of keys of a root; whoever reads the root may use the platform."""
+    """The one pair of keys of a root; any user who can read the root may use the platform."""
 
     access_key: str
     secret_key: str
@@ -74,6 +85,16 @@ class Root:
         return self.folder / "platform.sqlite"
 
     @property
+    def metrics_database(self) -> Path:
+        """The values of the jobs' metrics."""
+        return self.folder / "metrics.sqlite"
+
+    @property
+    def runs_database(self) -> Path:
+        """Experiments and runs."""
+        return self.folder / "runs.sqlite"
+
+    @property
     def server_file(self) -> Path:
         """Who serves this root; there only while a server is ready."""
         return self.folder / "server.json"
@@ -98,9 +119,24 @@ class Root:
         """For SAGEMAKER_USER_CONFIG_OVERRIDE of both SDKs."""
         return self.folder / "sagemaker-config.yaml"
 
+    @property
+    def notebook_metadata_file(self) -> Path:
+        """What both SDKs read first when they look for the execution role."""
+        return self.folder / "notebook-metadata.json"
+
+    @property
+    def processes_dir(self) -> Path:
+        """One folder for each run of the process engine."""
+        return self.folder / "processes"
+
+    @property
+    def kept(self) -> Path:
+        """One folder for each job that left something which could not be uploaded."""
+        return self.folder / "kept"
+
     def kept_dir(self, job: str) -> Path:
         """What a job left that could not be uploaded."""
-        return self.folder / "kept" / job
+        return self.kept / job
 
     def job_dir(self, job: str) -> Path:
         """Everything of one job."""
@@ -139,10 +175,11 @@ def open_root(folder: Path) -> Root:
     root = Root(folder.expanduser().resolve())
     try:
         root.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for part in (root.s3_dir / DEFAULT_BUCKET, root.jobs_dir, root.logs_dir):
-            part.mkdir(parents=True, exist_ok=True)
+        _make_private(root)
+        (root.s3_dir / DEFAULT_BUCKET).mkdir(exist_ok=True)
         _write_credentials_once(root)
         _write_whole(root.sdk_config_file, _SDK_CONFIG)
+        _write_whole(root.notebook_metadata_file, json.dumps({"ResourceName": NOTEBOOK_NAME}))
     except OSError as error:
         raise HostError(
             f"the platform's folder {root.folder} cannot be used: {error}",
@@ -168,7 +205,7 @@ def read_credentials(root: Root) -> Credentials:
 
 
 class RootLock:
-    """Held by the one server of a root; the kernel lets go of it when the process dies."""
+    """Held by the one server of a root; the kernel releases it when the process dies."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -217,6 +254,16 @@ def write_server_info(root: Root, server: ServerInfo) -> None:
 def remove_server_info(root: Root) -> None:
     """Say that no server is ready."""
     root.server_file.unlink(missing_ok=True)
+
+
+def _make_private(root: Root) -> None:
+    """A folder that was there before may be open to others, and is not ours to close."""
+    for part in (root.s3_dir, root.jobs_dir, root.logs_dir, root.processes_dir, root.kept):
+        part.mkdir(exist_ok=True)
+        part.chmod(0o700)
+    for file in (root.database, root.metrics_database, root.runs_database, root.server_log):
+        file.touch()
+        file.chmod(0o600)
 
 
 def _write_credentials_once(root: Root) -> None:

@@ -1,0 +1,15 @@
+"""The arguments of `stoker logs`."""
+
+from __future__ import annotations
+
+import argparse
+
+from stoker.cli.arguments.root_option import add_root_option
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb accepts."""
+    parser.add_argument("job")
+    parser.add_argument("--follow", action="store_true", help="continue until the job has ended")
+    parser.add_argument("--json", action="store_true", help="one object per line")
+    add_root_option(parser)

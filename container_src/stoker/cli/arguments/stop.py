@@ -1,0 +1,15 @@
+"""The arguments of `stoker stop`."""
+
+from __future__ import annotations
+
+import argparse
+
+from stoker.cli.arguments.root_option import add_root_option
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb accepts."""
+    parser.add_argument("job")
+    parser.add_argument("--follow", action="store_true", help="wait until it has ended")
+    parser.add_argument("--json", action="store_true")
+    add_root_option(parser)

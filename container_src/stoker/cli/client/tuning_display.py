@@ -1,0 +1,147 @@
+"""A search as a table that is redrawn, as lines in a pipe, as CSV and as JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stoker.machine.terminal import Terminal, make_table
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_CURVE_CHARACTERS = 16
+_SPARE_LINES = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrialRow:
+    """One trial as it is shown."""
+
+    number: int
+    job: str
+    parameters: Mapping[str, str]
+    state: str
+    curve: tuple[float, ...]
+    is_best: bool
+
+    @property
+    def last(self) -> float | None:
+        """The latest value of the objective."""
+        return self.curve[-1] if self.curve else None
+
+
+def make_rows(
+    description: Mapping[str, Any],
+    summaries: Sequence[Mapping[str, Any]],
+    curves: Mapping[str, Sequence[float]],
+) -> list[TrialRow]:
+    """The trials of a search, from what the API says."""
+    best = description.get("BestTrainingJob", {}).get("TrainingJobName")
+    return [
+        TrialRow(
+            number=number,
+            job=each["TrainingJobName"],
+            parameters=each["TunedHyperParameters"],
+            state=each["TrainingJobStatus"],
+            curve=tuple(curves.get(each["TrainingJobName"], ())),
+            is_best=each["TrainingJobName"] == best,
+        )
+        for number, each in enumerate(summaries, 1)
+    ]
+
+
+def render_table(rows: Sequence[TrialRow], *, goal: str) -> list[str]:
+    """The table as lines; the best trial has a star."""
+    names = list(dict.fromkeys(name for row in rows for name in row.parameters))
+    choose = max if goal == "Maximize" else min
+    head = ["", "trial", *names, "last", "best", "state", "curve"]
+    body = [
+        [
+            "*" if row.is_best else "",
+            str(row.number),
+            *(_short(row.parameters.get(name, "")) for name in names),
+            _number(row.last),
+            _number(choose(row.curve) if row.curve else None),
+            row.state,
+            make_sparkline(row.curve),
+        ]
+        for row in rows
+    ]
+    return make_table([head, *body])
+
+
+def make_sparkline(curve: Sequence[float]) -> str:
+    """A curve as small blocks; a long one is thinned.
+
+    Example:
+        >>> make_sparkline([0, 1, 2, 7])
+        '▁▂▃█'
+    """
+    if not curve:
+        return ""
+    every = max(1, -(-len(curve) // _CURVE_CHARACTERS))
+    shown = curve[every - 1 :: every]
+    low, high = min(shown), max(shown)
+    steps = len(_BLOCKS) - 1
+    return "".join(
+        _BLOCKS[round((value - low) / (high - low) * steps) if high > low else 0]
+        for value in shown
+    )
+
+
+def render_csv(rows: Sequence[TrialRow]) -> str:
+    """One line for each trial."""
+    names = list(dict.fromkeys(name for row in rows for name in row.parameters))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trial", "job", *names, "objective", "values", "state"])
+    for row in rows:
+        values = [row.parameters.get(name, "") for name in names]
+        last = "" if row.last is None else repr(row.last)
+        writer.writerow([row.number, row.job, *values, last, len(row.curve), row.state])
+    return text.getvalue()
+
+
+class LiveTable:
+    """Redraws the table on a terminal; in a pipe, a line for each change of a trial."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._drawn = 0
+        self._said: dict[int, str] = {}
+
+    def show(self, rows: Sequence[TrialRow], *, goal: str) -> None:
+        """Show how the trials are now."""
+        if not self._terminal.is_live:
+            self._say_changes(rows)
+            return
+        size = shutil.get_terminal_size((80, 24))
+        head, *body = render_table(rows, goal=goal)
+        kept = body[-max(1, size.lines - _SPARE_LINES) :]
+        lines = [line[: size.columns - 1] for line in (head, *kept)]
+        self._terminal.block(lines, replaces=self._drawn)
+        self._drawn = len(lines)
+
+    def _say_changes(self, rows: Sequence[TrialRow]) -> None:
+        for row in rows:
+            if self._said.get(row.number) == row.state:
+                continue
+            self._said[row.number] = row.state
+            values = " ".join(f"{name}={_short(v)}" for name, v in row.parameters.items())
+            last = "" if row.last is None else f" value {_number(row.last)}"
+            self._terminal.line(f"trial {row.number} {row.state}{last}  {values}")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _short(text: str) -> str:
+    plain = text.strip('"')
+    try:
+        return plain if plain.lstrip("+-").isdecimal() else f"{float(plain):.4g}"
+    except ValueError:
+        return plain[:20]

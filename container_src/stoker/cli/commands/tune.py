@@ -1,0 +1,206 @@
+"""`stoker tune`: a search on the platform of this machine, watched to its end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from stoker.cli.client.preflight import require_image
+from stoker.cli.client.root_folder import command_line, root_folder
+from stoker.cli.client.sagemaker import Api, open_api
+from stoker.cli.client.server import find_server
+from stoker.cli.client.training_spec import make_spec
+from stoker.cli.client.tuning_display import (
+    LiveTable,
+    TrialRow,
+    make_rows,
+    render_csv,
+    render_table,
+)
+from stoker.cli.client.tuning_page import render_search
+from stoker.cli.client.tuning_request import make_best_command, make_tuning_submission
+from stoker.cli.commands.train import Interrupts, ensure_server
+from stoker.machine.failures import UsageRefused
+from stoker.machine.terminal import Terminal
+from stoker.platform.model.root import Root, open_root
+
+_OVER = ("Completed", "Stopped", "Failed")
+_LOOK_SECONDS = 1.0
+_INTERRUPTED = 130
+
+
+def run(args: argparse.Namespace) -> int:
+    """Start a search; or show, stop or name the best of one."""
+    verb = _VERBS.get(str(args.script))
+    if verb is not None and args.job is not None:
+        return verb(args, open_api(Root(root_folder(args))))
+    if args.job is not None:
+        raise UsageRefused(
+            f"{args.job} is not an option", fix="one script; what follows -- is the script's own"
+        )
+    spec = make_spec(argparse.Namespace(**{**vars(args), "name": None}))
+    submission = make_tuning_submission(args, spec)
+    folder = root_folder(args)
+    running = find_server(Root(folder))
+    if args.dry_run or not running:
+        require_image(spec.image, running.engine if running else args.engine)
+    if args.dry_run:
+        print(json.dumps(submission.request, indent=1))
+        return 0
+    root = open_root(folder)
+    terminal = _open_terminal(args)
+    server = ensure_server(root, args, terminal)
+    name = submission.request["HyperParameterTuningJobName"]
+    terminal.line(f"tune: {name}, engine: {server.engine} ({server.reason})")
+    api = open_api(root)
+    api.send_code(submission, show=terminal.progress)
+    terminal.status("")
+    api.call("sagemaker", "CreateHyperParameterTuningJob", **submission.request)
+    if args.detach:
+        terminal.line(f"  watch  {command_line(args, 'tune', 'show', name)}")
+        return 0
+    return _watch(args, api, name, terminal)
+
+
+def _open_terminal(args: argparse.Namespace) -> Terminal:
+    """Where the search is shown: with --json or --csv stdout has nothing but the answer."""
+    return Terminal(sys.stderr if args.json or args.csv else sys.stdout)
+
+
+def _watch(args: argparse.Namespace, api: Api, name: str, terminal: Terminal) -> int:
+    table = LiveTable(terminal)
+    is_told = False
+    curves: dict[str, list[float]] = {}
+    with Interrupts() as interrupts:
+        while True:
+            description, rows = read_search(api, name, curves)
+            table.show(rows, goal=_goal(description))
+            if description["HyperParameterTuningJobStatus"] in _OVER:
+                break
+            if interrupts.count and not is_told:
+                is_told = True
+                terminal.line("tune: stopping; every trial and its results are kept")
+                api.call(
+                    "sagemaker", "StopHyperParameterTuningJob", HyperParameterTuningJobName=name
+                )
+            time.sleep(_LOOK_SECONDS)
+    _print_end(args, description, rows, terminal)
+    if interrupts.count:
+        return _INTERRUPTED
+    return 0 if description["HyperParameterTuningJobStatus"] == "Completed" else 1
+
+
+def read_search(
+    api: Api, name: str, curves: dict[str, list[float]] | None = None
+) -> tuple[dict[str, Any], list[TrialRow]]:
+    """What is known about a search and its trials.
+
+    Args:
+        api: of the platform.
+        name: of the search.
+        curves: of trials that have ended; kept up to date here, so that each is read once.
+    """
+    where = {"HyperParameterTuningJobName": name}
+    description = api.call("sagemaker", "DescribeHyperParameterTuningJob", **where)
+    operation = "ListTrainingJobsForHyperParameterTuningJob"
+    pages = api.pages("sagemaker", operation, MaxResults=100, **where)
+    summaries = [each for page in pages for each in page["TrainingJobSummaries"]]
+    metric = _objective(description)["MetricName"]
+    ended = curves if curves is not None else {}
+    shown = {}
+    for each in summaries:
+        job = each["TrainingJobName"]
+        shown[job] = ended.get(job) or api.read_curve(job, metric)
+        if each["TrainingJobStatus"] in _OVER:
+            ended[job] = shown[job]
+    return description, make_rows(description, summaries, shown)
+
+
+def _show(args: argparse.Namespace, api: Api) -> int:
+    description, rows = read_search(api, args.job)
+    _print_end(args, description, rows, _open_terminal(args), is_table=True)
+    return 0
+
+
+def _stop(args: argparse.Namespace, api: Api) -> int:
+    api.call("sagemaker", "StopHyperParameterTuningJob", HyperParameterTuningJobName=args.job)
+    print(f"tune: {args.job} is stopping; see {command_line(args, 'tune', 'show', args.job)}")
+    return 0
+
+
+def _best(args: argparse.Namespace, api: Api) -> int:
+    description, _ = read_search(api, args.job)
+    best = description.get("BestTrainingJob")
+    if best is None:
+        raise UsageRefused(
+            f"{args.job} has no trial with an objective yet",
+            fix=f"see its trials: {command_line(args, 'tune', 'show', args.job)}",
+        )
+    if args.json:
+        print(json.dumps(best, indent=1, default=str))
+        return 0
+    training = api.describe(best["TrainingJobName"])
+    print(shlex.join(make_best_command(description, training)))
+    return 0
+
+
+_VERBS = {"show": _show, "stop": _stop, "best": _best}
+
+
+def _print_end(
+    args: argparse.Namespace,
+    description: Mapping[str, Any],
+    rows: list[TrialRow],
+    terminal: Terminal,
+    *,
+    is_table: bool = False,
+) -> None:
+    if args.page is not None:
+        args.page.write_text(render_search(description, rows))
+    if args.csv:
+        print(render_csv(rows), end="")
+    elif args.json:
+        trials = [
+            {
+                "trial": row.number,
+                "job": row.job,
+                "parameters": row.parameters,
+                "state": row.state,
+                "values": row.curve,
+            }
+            for row in rows
+        ]
+        print(json.dumps({"search": description, "trials": trials}, indent=1, default=str))
+    if args.csv or args.json:
+        return
+    if is_table or not terminal.is_live:
+        for line in render_table(rows, goal=_goal(description)):
+            terminal.line(line)
+    name = description["HyperParameterTuningJobName"]
+    terminal.line(f"tune: {name} is {description['HyperParameterTuningJobStatus']}")
+    if reason := description.get("FailureReason"):
+        terminal.line(f"  reason  {reason}")
+    if best := description.get("BestTrainingJob"):
+        value = best["FinalHyperParameterTuningJobObjectiveMetric"]
+        terminal.line(
+            f"  best    {best['TrainingJobName']}: {value['MetricName']} {value['Value']}"
+        )
+        terminal.line(f"  again   {command_line(args, 'tune', 'best', name)}")
+
+
+def _objective(description: Mapping[str, Any]) -> Mapping[str, str]:
+    config = description["HyperParameterTuningJobConfig"]
+    several = description.get("TrainingJobDefinitions") or [{}]
+    found: Mapping[str, str] = config.get("HyperParameterTuningJobObjective") or several[0].get(
+        "TuningObjective", {}
+    )
+    return found
+
+
+def _goal(description: Mapping[str, Any]) -> str:
+    return _objective(description)["Type"]

@@ -1,0 +1,56 @@
+"""The services of the platform's one address."""
+
+from __future__ import annotations
+
+from stoker.platform.api.cloudwatch import make_cloudwatch
+from stoker.platform.api.identity import IAM, STS, describe_notebook
+from stoker.platform.api.job_documents import make_job_documents
+from stoker.platform.api.json_protocol import JsonProtocol
+from stoker.platform.api.logs import make_logs
+from stoker.platform.api.mlflow_protocol import MlflowProtocol
+from stoker.platform.api.rest_json_protocol import RestJsonProtocol
+from stoker.platform.api.service import Service
+from stoker.platform.api.tags import Tags
+from stoker.platform.api.training_jobs import TrainingJobs
+from stoker.platform.api.tuning_jobs import TuningJobs
+from stoker.platform.jobs.context import JobContext
+from stoker.platform.jobs.store import Store
+from stoker.platform.jobs.supervisor import JobSupervisor
+from stoker.platform.tracking.tracking import Tracking
+from stoker.platform.tuning.describe import TuningDescriptions
+from stoker.platform.tuning.store import TuningStore
+from stoker.platform.tuning.supervisor import TuningSupervisor
+
+
+def make_services(
+    context: JobContext,
+    store: Store,
+    supervisor: JobSupervisor,
+    *,
+    tuning_store: TuningStore,
+    tuning: TuningSupervisor,
+    tracking: Tracking,
+) -> tuple[Service, ...]:
+    """Every service but S3, which has a server of its own."""
+    descriptions = TuningDescriptions(store, context.series)
+    sagemaker = Service(
+        name="sagemaker",
+        protocol=JsonProtocol(target_prefix="SageMaker"),
+        operations={
+            **TrainingJobs(context, store, supervisor).operations(),
+            **TuningJobs(tuning_store, tuning, descriptions).operations(),
+            **tracking.operations(make_job_documents(store, tuning_store, descriptions)),
+            **tracking.tag_operations(Tags(store, tuning_store).operations()),
+            "DescribeNotebookInstance": describe_notebook,
+        },
+    )
+    run_metrics = Service(
+        name="sagemaker-metrics",
+        protocol=RestJsonProtocol(),
+        operations=tracking.metric_operations(),
+    )
+    mlflow = Service(
+        name="mlflow", protocol=MlflowProtocol(), operations=tracking.mlflow_operations()
+    )
+    logs, cloudwatch = make_logs(context.streams), make_cloudwatch(context.series)
+    return (sagemaker, run_metrics, mlflow, logs, cloudwatch, STS, IAM)

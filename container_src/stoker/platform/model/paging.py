@@ -1,0 +1,71 @@
+"""One page of a list: ordered, and continued by a token that holds the place of the last row."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from stoker.platform.model.faults import validation
+
+_ROWS = 10
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page(Generic[T]):
+    """The rows of one answer, and how to get the next ones."""
+
+    rows: Sequence[T]
+    token: str
+
+    @property
+    def more(self) -> dict[str, str]:
+        """The member that leads to the next page, if there is one."""
+        return {"NextToken": self.token} if self.token else {}
+
+    def answer(self, member: str) -> dict[str, Any]:
+        """As the API returns it."""
+        return {member: list(self.rows), **self.more}
+
+
+def make_page(
+    rows: Iterable[T], params: Mapping[str, Any], *, key: Callable[[T], Any], size: int = _ROWS
+) -> Page[T]:
+    """The rows that MaxResults, SortOrder and NextToken of a request select.
+
+    Args:
+        rows: all of them.
+        params: the request.
+        key: what they are ordered by, unique, and a tuple of plain values that JSON can hold.
+        size: how many, without MaxResults.
+
+    Raises:
+        ApiFault: the token is not one of this list.
+    """
+    is_falling = params.get("SortOrder", "Ascending") == "Descending"
+    ordered = sorted(rows, key=key, reverse=is_falling)
+    if "NextToken" in params:
+        after = _read_token(params["NextToken"])
+        try:
+            ordered = [r for r in ordered if (key(r) < after if is_falling else key(r) > after)]
+        except TypeError as error:  # a token of a list in another order
+            raise validation(f"Invalid NextToken: {params['NextToken']}") from error
+    size = params.get("MaxResults", size)
+    page = ordered[:size]
+    return Page(rows=page, token=_make_token(key(page[-1])) if len(ordered) > size else "")
+
+
+def _make_token(place: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+
+
+def _read_token(token: str) -> tuple[Any, ...]:
+    try:
+        return tuple(json.loads(base64.urlsafe_b64decode(token)))
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise validation(f"Invalid NextToken: {token}") from error

@@ -1,0 +1,219 @@
+"""Which operation a request asks for, and whether it may."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from urllib.parse import unquote_to_bytes
+
+from stoker.platform.model.root import Credentials
+from stoker.platform.model.signature import (
+    UNSIGNED_PAYLOAD,
+    Message,
+    Signature,
+    SignatureRefused,
+    is_presigned_v2,
+    read_signature,
+    require_signature,
+    require_signature_v2,
+    split_query,
+)
+from stoker.platform.s3 import acl_calls, bucket_calls, object_calls, post_form, upload_calls
+from stoker.platform.s3.call import Call, answer_xml
+from stoker.platform.s3.faults import S3Fault
+from stoker.platform.s3.http_server import Request, Response
+from stoker.platform.s3.object_store import BucketMissing, ObjectStore
+from stoker.platform.s3.xml_text import make_error
+
+Operation = Callable[[Call], Response]
+_MOST_KEY_BYTES = 1024
+_CODES: Mapping[str, str] = {
+    "missing": "AccessDenied",
+    "malformed": "AuthorizationHeaderMalformed",
+    "unknown_key": "InvalidAccessKeyId",
+    "mismatch": "SignatureDoesNotMatch",
+    "expired": "RequestTimeTooSkewed",
+}
+_NOT_EMULATED = {
+    *("accelerate", "analytics", "cors", "encryption", "intelligent-tiering", "inventory"),
+    *("legal-hold", "lifecycle", "logging", "metrics", "notification", "object-lock"),
+    *("ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication"),
+    *("requestPayment", "restore", "retention", "select", "torrent", "website"),
+}
+# By what the address is about, the method, and the parameter that names a part of it.
+_BUCKETS: Mapping[tuple[str, str], Operation] = {
+    ("GET", "uploads"): upload_calls.list_uploads,
+    ("GET", "versions"): bucket_calls.list_versions,
+    ("GET", "location"): bucket_calls.get_location,
+    ("GET", "versioning"): bucket_calls.get_versioning,
+    ("GET", "tagging"): bucket_calls.get_bucket_tags,
+    ("PUT", "tagging"): bucket_calls.put_bucket_tags,
+    ("DELETE", "tagging"): bucket_calls.delete_bucket_tags,
+    ("GET", "list-type"): bucket_calls.list_objects_v2,
+    ("POST", "delete"): bucket_calls.delete_objects,
+    ("GET", ""): bucket_calls.list_objects,
+    ("HEAD", ""): bucket_calls.head_bucket,
+    ("GET", "acl"): acl_calls.get_acl,
+    ("PUT", "acl"): acl_calls.put_acl,
+    ("PUT", ""): bucket_calls.make_bucket,
+    ("DELETE", ""): bucket_calls.delete_bucket,
+}
+_OBJECTS: Mapping[tuple[str, str], Operation] = {
+    ("POST", "uploads"): upload_calls.begin_upload,
+    ("POST", "uploadId"): upload_calls.complete_upload,
+    ("DELETE", "uploadId"): upload_calls.abort_upload,
+    ("GET", "uploadId"): upload_calls.list_parts,
+    ("PUT", "uploadId"): upload_calls.put_part,
+    ("GET", "tagging"): object_calls.get_tags,
+    ("PUT", "tagging"): object_calls.put_tags,
+    ("DELETE", "tagging"): object_calls.delete_tags,
+    ("GET", "attributes"): object_calls.get_attributes,
+    ("GET", ""): object_calls.get_object,
+    ("HEAD", ""): object_calls.get_object,
+    ("GET", "acl"): acl_calls.get_acl,
+    ("PUT", "acl"): acl_calls.put_acl,
+    ("PUT", ""): object_calls.put_object,
+    ("DELETE", ""): object_calls.delete_object,
+}
+_COPIES: Mapping[Operation, Operation] = {
+    object_calls.put_object: object_calls.copy_object,
+    upload_calls.put_part: upload_calls.copy_part,
+}
+
+
+# Without a signature: what an ACL may open to everyone.
+_PUBLIC: Mapping[Operation, Callable[[Call], bool]] = {
+    object_calls.get_object: acl_calls.may_read_object,
+    object_calls.put_object: acl_calls.may_write,
+    object_calls.delete_object: acl_calls.may_write,
+    bucket_calls.list_objects: acl_calls.may_list,
+    bucket_calls.list_objects_v2: acl_calls.may_list,
+    bucket_calls.head_bucket: acl_calls.may_list,
+}
+
+
+class S3App:
+    """Answers S3 requests from a store."""
+
+    def __init__(self, store: ObjectStore, credentials: Credentials) -> None:
+        self._store = store
+        self._credentials = credentials
+
+    def answer(self, request: Request) -> Response:
+        """The answer to a request, a refusal as well."""
+        request_id = secrets.token_hex(8).upper()
+        try:
+            response = self._answer(request)
+        except BucketMissing:
+            response = _refuse(request, S3Fault("NoSuchBucket"), request_id)
+        except S3Fault as fault:
+            response = _refuse(request, fault, request_id)
+        response.headers["x-amz-request-id"] = request_id
+        response.headers.setdefault("Server", "stoker")
+        return response
+
+    def _answer(self, request: Request) -> Response:
+        message = Message(
+            method=request.method, path=request.path, query=request.query, headers=request.headers
+        )
+        call = self._make_call(request)
+        if _is_form(call):
+            return post_form.post_object(call)
+        operation = _choose(call)
+        if not _is_signed(message) and (is_public := _PUBLIC.get(operation)):
+            if not is_public(call):
+                raise S3Fault("AccessDenied")
+            return operation(call)
+        call.signature = self._authenticate(message)
+        return operation(call)
+
+    def _make_call(self, request: Request) -> Call:
+        path = request.path
+        host = request.headers.get("host", "").partition(":")[0]
+        if host.endswith(".localhost"):  # a bucket as a part of the host's name
+            path = f"/{host.removesuffix('.localhost')}{path}"
+        bucket, _, key = path[1:].partition("/")
+        return Call(
+            request=request,
+            store=self._store,
+            credentials=self._credentials,
+            bucket=_decode(unquote_to_bytes(bucket)),
+            key=unquote_to_bytes(key),
+            params=dict(split_query(request.query)),
+            signature=None,
+        )
+
+    def _authenticate(self, message: Message) -> Signature | None:
+        try:
+            if is_presigned_v2(message):
+                require_signature_v2(message, self._credentials)
+                return None
+            signature = read_signature(message)
+            # The body's own hash is compared when the body has been read.
+            stated = message.headers.get("x-amz-content-sha256", UNSIGNED_PAYLOAD)
+            require_signature(
+                message,
+                signature,
+                credentials=self._credentials,
+                payload_hash=UNSIGNED_PAYLOAD if signature.presigned else stated,
+            )
+        except SignatureRefused as refused:
+            code = _CODES[refused.kind]
+            if refused.kind == "expired" and "authorization" not in message.headers:
+                code = "AccessDenied"
+            raise S3Fault(code, refused.message) from refused
+        return signature
+
+
+def _is_signed(message: Message) -> bool:
+    try:
+        return is_presigned_v2(message) or bool(read_signature(message))
+    except SignatureRefused as refused:
+        return refused.kind != "missing"
+
+
+def _choose(call: Call) -> Operation:
+    if call.request.method == "OPTIONS":
+        raise S3Fault("BadRequest", "Requests across origins are not emulated here.")
+    if not call.bucket:
+        if call.request.method == "GET":
+            return bucket_calls.list_buckets
+        raise S3Fault("MethodNotAllowed")
+    if refused := _NOT_EMULATED & {*call.params}:
+        raise S3Fault("NotImplemented", f"{', '.join(refused)}: not emulated here.")
+    if len(call.key) > _MOST_KEY_BYTES:
+        raise S3Fault("KeyTooLongError")
+    _decode(call.key)
+    table = _OBJECTS if call.key else _BUCKETS
+    method = call.request.method
+    named = [name for of, name in table if of == method and name and name in call.params]
+    operation = table.get((method, named[0] if named else ""))
+    if operation is None or (not named and "versioning" in call.params):
+        code = "NotImplemented" if "versioning" in call.params else "MethodNotAllowed"
+        raise S3Fault(code)
+    if "x-amz-copy-source" in call.request.headers:
+        return _COPIES.get(operation, operation)
+    return operation
+
+
+def _is_form(call: Call) -> bool:
+    return (
+        call.request.method == "POST"
+        and not call.key
+        and bool(call.bucket)
+        and call.header("content-type").startswith("multipart/form-data")
+    )
+
+
+def _decode(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise S3Fault("InvalidURI", "Names of buckets and keys are UTF-8.") from error
+
+
+def _refuse(request: Request, fault: S3Fault, request_id: str) -> Response:
+    body = make_error(fault.code, fault.message, request.path, request_id)
+    response = answer_xml(b"" if request.method == "HEAD" else body, fault.status)
+    response.headers |= fault.headers
+    return response

@@ -1,0 +1,1 @@
+"""Experiments, Search, metrics and lineage of the service, over the run store."""

@@ -1,0 +1,113 @@
+"""What a training job is made from: its inputs, image, source code and checkpoint, with hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from stoker.errors import HostError
+from stoker.platform.data.storage import Storage
+from stoker.platform.jobs.context import JobContext
+from stoker.platform.model.request import TrainingRequest
+from stoker.platform.tracking.lineage import make_entity
+from stoker.platform.tracking.tracked import find_or_add, make_arn
+from stoker.tracking.records import LineageEntity, Link, Run
+from stoker.tracking.store import RunStore
+
+_MOST_OBJECTS = 20_000
+"""Of one input; a hash over more would take too long."""
+
+_CODE = "sagemaker_submit_directory"
+
+
+def read_lineage(request: TrainingRequest, context: JobContext) -> dict[str, Any]:
+    """The facts as they are now, so best when the job begins: inputs may change later."""
+    storage = context.storage
+    lineage: dict[str, Any] = {
+        "job": request.name,
+        "image": {"name": request.image, "digest": context.engine.image_digest(request.image)},
+        "inputs": {
+            channel.name: _hash_objects(channel.uri, storage)
+            for channel in request.channels
+            if channel.uri
+        },
+    }
+    code = read_plain(request.hyperparameters.get(_CODE, ""))
+    if isinstance(code, str) and code.startswith("s3://"):
+        lineage["source_code"] = _hash_objects(code, storage)
+    if request.checkpoint is not None:
+        found = _hash_objects(request.checkpoint.uri, storage)
+        if found.get("objects"):
+            lineage["resumed_from"] = found
+    return lineage
+
+
+def link_inputs(store: RunStore, run: str, lineage: Mapping[str, Any]) -> None:
+    """Put what a run is made from into the graph: data sets, code, checkpoint and image."""
+    image = lineage["image"]
+    parts = [
+        *(("DataSet", name, part) for name, part in lineage["inputs"].items()),
+        ("SourceCode", "source code", lineage.get("source_code")),
+        ("Checkpoint", "checkpoint", lineage.get("resumed_from")),
+        ("Image", "image", {"uri": image["name"], "hash": image["digest"]}),
+    ]
+    for type_, title, part in parts:
+        if part:
+            arn = _find_artifact(store, type_, title, uri=part["uri"], hash_=part.get("hash", ""))
+            _link(store, arn, make_arn(Run, run), "ContributedTo")
+
+
+def link_model(store: RunStore, run: Run, model_uri: str) -> None:
+    """Put a run's model into the graph."""
+    arn = _find_artifact(store, "Model", "model", uri=model_uri, hash_=run.source)
+    _link(store, make_arn(Run, run.name), arn, "Produced")
+
+
+def _find_artifact(store: RunStore, type_: str, title: str, *, uri: str, hash_: str) -> str:
+    source = {
+        "SourceUri": uri,
+        "SourceTypes": [{"SourceIdType": "Custom", "Value": hash_ or "unknown"}],
+    }
+    made = make_entity("artifact", type_, source, title=title)
+    return find_or_add(store, LineageEntity, made.name, lambda: made).name
+
+
+def _link(store: RunStore, source: str, target: str, kind: str) -> None:
+    store.link(Link(source=source, target=target, kind=kind, created=time.time()))
+
+
+def read_plain(value: str) -> str | float:
+    """A hyperparameter without the JSON around it, which SDK v2 adds; numbers as numbers."""
+    try:
+        plain = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    if isinstance(plain, bool) or not isinstance(plain, str | int | float):
+        return value
+    try:
+        return plain if isinstance(plain, str) else float(plain)
+    except OverflowError:
+        return value
+
+
+def _hash_objects(uri: str, storage: Storage) -> dict[str, Any]:
+    """One hash over the names and contents of everything under a prefix."""
+    digest, count, size_bytes = hashlib.sha256(), 0, 0
+    try:
+        for stored in islice(storage.list(uri), _MOST_OBJECTS):
+            digest.update(f"{stored.uri.key}\0{stored.etag}\n".encode())
+            count, size_bytes = count + 1, size_bytes + stored.size_bytes
+    except HostError as error:
+        return {"uri": uri, "error": error.message}
+    found: dict[str, Any] = {"uri": uri, "objects": count, "bytes": size_bytes}
+    if count == _MOST_OBJECTS:
+        return {**found, "hashed": f"the first {_MOST_OBJECTS} objects", "hash": _hex(digest)}
+    return {**found, "hash": _hex(digest)}
+
+
+def _hex(digest: hashlib._Hash) -> str:
+    return f"sha256:{digest.hexdigest()}"

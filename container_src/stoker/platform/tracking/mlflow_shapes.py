@@ -1,0 +1,162 @@
+"""Experiments, runs and points as MLflow's REST API has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from stoker.platform.model.faults import ApiFault
+from stoker.platform.tracking.tracked import DEFAULT_EXPERIMENT, Answer, Memberships, Params
+from stoker.tracking.records import Experiment, Run, RunStatus
+from stoker.tracking.series import MOST_STEP, Point, Summary
+
+STATUSES: Mapping[str, RunStatus] = {
+    "RUNNING": "InProgress",
+    "SCHEDULED": "InProgress",
+    "FINISHED": "Completed",
+    "FAILED": "Failed",
+    "KILLED": "Stopped",
+}
+_SHOWN = {
+    "InProgress": "RUNNING",
+    "Stopping": "RUNNING",
+    "Completed": "FINISHED",
+    "Failed": "FAILED",
+    "Stopped": "KILLED",
+}
+
+
+def show_experiment(experiment: Experiment) -> Answer:
+    """An experiment."""
+    return {
+        "experiment_id": experiment.id,
+        "name": experiment.name,
+        "artifact_location": experiment.artifact_uri,
+        "lifecycle_stage": "deleted" if experiment.is_deleted else "active",
+        "creation_time": round(experiment.created * 1000),
+        "last_update_time": round(experiment.modified * 1000),
+        "tags": _show_pairs(experiment.tags),
+    }
+
+
+class RunView:
+    """Runs as MLflow sees them: each in exactly one experiment, with the last value of metrics."""
+
+    def __init__(
+        self,
+        members: Memberships,
+        experiments: Iterable[Experiment],
+        summaries: Mapping[str, list[Summary]],
+    ) -> None:
+        self._members = members
+        self._experiments = {each.name.lower(): each for each in experiments}
+        self._summaries = summaries
+
+    def experiment_of(self, run: Run) -> Experiment:
+        """The experiment of a run; the default one if it has none."""
+        name = self._members.experiment_of(run.name).lower()
+        known = self._experiments.get(name) or self._experiments.get(DEFAULT_EXPERIMENT.lower())
+        return known or Experiment(name=DEFAULT_EXPERIMENT, id="0", created=0.0, modified=0.0)
+
+    def show(self, run: Run) -> Answer:
+        """A run with its data."""
+        experiment = self.experiment_of(run)
+        title = run.title or run.name
+        info = {
+            "run_id": run.id,
+            "run_uuid": run.id,
+            "run_name": title,
+            "experiment_id": experiment.id,
+            "user_id": "",
+            "status": _SHOWN.get(run.status or "InProgress", "RUNNING"),
+            "start_time": round((run.started or run.created) * 1000),
+            "artifact_uri": f"{experiment.artifact_uri}/{run.id}/artifacts",
+            "lifecycle_stage": "deleted" if run.is_deleted else "active",
+        }
+        if run.ended is not None:
+            info["end_time"] = round(run.ended * 1000)
+        data = {
+            "metrics": [show_point(s.name, s.last) for s in self._of(run)],
+            "params": _show_pairs({k: show_parameter(v) for k, v in run.parameters.items()}),
+            "tags": _show_pairs(self._tags(run, title)),
+        }
+        return {"info": info, "data": data, "inputs": {}, "outputs": {}}
+
+    def facts(self, run: Run) -> dict[str, dict[str, float | str | None]]:
+        """What filters and sort criteria name."""
+        title = run.title or run.name
+        attributes: dict[str, float | str | None] = {
+            **dict.fromkeys(("run_name", "Run name", "run name", "name"), title),
+            "run_id": run.id,
+            "status": _SHOWN.get(run.status or "InProgress", "RUNNING"),
+            **dict.fromkeys(
+                ("start_time", "Created", "created"), (run.started or run.created) * 1000
+            ),
+            "end_time": None if run.ended is None else run.ended * 1000,
+        }
+        return {
+            "attributes": attributes,
+            "metrics": {s.name: s.last.value for s in self._of(run)},
+            "params": {key: show_parameter(value) for key, value in run.parameters.items()},
+            "tags": {**self._tags(run, title)},
+        }
+
+    def _of(self, run: Run) -> list[Summary]:
+        return self._summaries.get(run.name.lower(), [])
+
+    def _tags(self, run: Run, title: str) -> dict[str, str]:
+        source = {"mlflow.source.name": run.source, "mlflow.source.type": "JOB"}
+        return {**(source if run.source else {}), **run.tags, "mlflow.runName": title}
+
+
+def show_parameter(value: str | float) -> str:
+    """MLflow's parameters are texts."""
+    if isinstance(value, str):
+        return value
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def show_point(key: str, point: Point) -> Answer:
+    """A value of a metric; JSON of protobuf spells what is not finite."""
+    value: float | str = point.value
+    if not math.isfinite(point.value):
+        value = "NaN" if math.isnan(point.value) else str(point.value).replace("inf", "Infinity")
+    return {"key": key, "value": value, "timestamp": point.time_ms, "step": point.step}
+
+
+def read_point(params: Params) -> Point:
+    """The value of a metric in a request.
+
+    Raises:
+        ApiFault: it is not a number, or its step is too large.
+    """
+    try:
+        value, step = float(params["value"]), int(params.get("step") or 0)
+        time_ms = int(params.get("timestamp") or 0)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        text = f"Got invalid metric {dict(params)!r}: {error!r}"
+        raise ApiFault("INVALID_PARAMETER_VALUE", text[:1000]) from error
+    if max(abs(step), abs(time_ms)) > MOST_STEP:
+        raise ApiFault(
+            "INVALID_PARAMETER_VALUE", f"step {step} or timestamp {time_ms} is too large"
+        )
+    return Point(step, time_ms, value)
+
+
+def read_pairs(pairs: Iterable[Params]) -> dict[str, str]:
+    """Keys and values of parameters or tags.
+
+    Raises:
+        ApiFault: one has no key.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        if not pair.get("key"):
+            raise ApiFault("INVALID_PARAMETER_VALUE", "Missing value for required parameter 'key'")
+        found[str(pair["key"])] = str(pair.get("value", ""))
+    return found
+
+
+def _show_pairs(pairs: Mapping[str, Any]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in pairs.items()]

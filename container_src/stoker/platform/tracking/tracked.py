@@ -1,0 +1,185 @@
+"""The records of the run store as the service names them: ARNs, faults, tags, memberships."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from stoker.platform.model.faults import resource_not_found, validation
+from stoker.platform.model.root import ACCOUNT, DEFAULT_BUCKET, REGION
+from stoker.tracking.records import Experiment, LineageEntity, Link, Record, Run, Trial
+from stoker.tracking.store import RecordExists, RecordMissing, RunStore
+
+R = TypeVar("R", bound=Record)
+Params = Mapping[str, Any]
+Answer = dict[str, Any]
+Operation = Callable[[dict[str, Any]], Mapping[str, Any]]
+"""As `platform.api.service` has it; this part is below that one."""
+
+_RESOURCES: Mapping[type[Record], str] = {
+    Experiment: "experiment",
+    Trial: "experiment-trial",
+    Run: "experiment-trial-component",
+}
+MEMBER = "member"
+"""The kind of the link from a trial to its run."""
+
+DEFAULT_EXPERIMENT = "Default"
+"""MLflow's, with the id 0: of runs that have no other."""
+
+
+def make_arn(kind: type[Record], name: str) -> str:
+    """The ARN of a record; the service writes names in lower case."""
+    return f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{_RESOURCES[kind]}/{name.lower()}"
+
+
+def parse_arn(arn: str) -> tuple[type[Record], str] | None:
+    """Kind and name behind an ARN of a record; None for any other ARN."""
+    for kind in _RESOURCES:
+        prefix = make_arn(kind, "")
+        if arn.lower().startswith(prefix):
+            return kind, arn[len(prefix) :].lower()
+    is_lineage = any(f":{word}/" in arn for word in ("artifact", "action", "context"))
+    return (LineageEntity, arn.lower()) if is_lineage else None
+
+
+@contextmanager
+def refusing(word: str, name: str) -> Iterator[None]:
+    """The store's refusals in the service's words.
+
+    Raises:
+        ApiFault: a missing record is ResourceNotFound. One that exists is a ValidationException
+            with "already exists": the SDKs look for both.
+    """
+    try:
+        yield
+    except RecordMissing as error:
+        raise resource_not_found(f"{word} '{name}' does not exist.") from error
+    except RecordExists as error:
+        raise validation(
+            f"{word} names must be unique. {word} '{name}' already exists."
+        ) from error
+
+
+def make_run(name: str, **fields: Any) -> Run:  # noqa: ANN401 - the fields of a Run
+    """A run that is new now."""
+    now = time.time()
+    whole = {"created": now, "modified": now, "id": uuid.uuid4().hex, **fields}
+    return Run(name=name, **whole)
+
+
+def add_experiment(store: RunStore, name: str, **fields: Any) -> Experiment:  # noqa: ANN401 - of an Experiment
+    """A new experiment with the next free id; 0 is the default one's.
+
+    Raises:
+        RecordExists: there is one of this name.
+    """
+    now = time.time()
+    with store.transaction():
+        if name == DEFAULT_EXPERIMENT:
+            number = 0
+        else:
+            ids = [int(each.id) for each in store.read_all(Experiment)]
+            number = max(ids, default=0) + 1
+        place = f"s3://{DEFAULT_BUCKET}/mlflow/{number}"
+        whole = {"created": now, "modified": now, "artifact_uri": place, **fields}
+        made = Experiment(name=name, id=str(number), **whole)
+        store.add(made)
+    return made
+
+
+def find_or_add(store: RunStore, kind: type[R], name: str, make: Callable[[], R]) -> R:
+    """A record, made if there is none; of two callers at once one makes it."""
+    with store.transaction():
+        try:
+            return store.read(kind, name)
+        except RecordMissing:
+            made = make()
+            try:
+                store.add(made)
+            except RecordExists:  # `make` has added it
+                return store.read(kind, name)
+            return made
+
+
+def join_trial(store: RunStore, trial: str, run: str) -> bool:
+    """Make a run a member of a trial; False if it is one."""
+    return store.link(
+        Link(source=f"trial/{trial}", target=f"run/{run}", kind=MEMBER, created=time.time())
+    )
+
+
+def leave_trial(store: RunStore, trial: str, run: str) -> bool:
+    """End a membership; False if there is none."""
+    return store.unlink(f"trial/{trial}", f"run/{run}")
+
+
+class Memberships:
+    """Which runs are in which trials and experiments, as of now."""
+
+    def __init__(self, store: RunStore) -> None:
+        self.trials = {trial.name.lower(): trial for trial in store.read_all(Trial)}
+        self.trials_of: dict[str, list[Trial]] = {}
+        self.runs_of: dict[str, list[str]] = {}
+        for link in store.links():
+            trial = self.trials.get(link.source.removeprefix("trial/"))
+            if link.kind != MEMBER or trial is None:
+                continue
+            run = link.target.removeprefix("run/")
+            self.trials_of.setdefault(run, []).append(trial)
+            self.runs_of.setdefault(trial.name.lower(), []).append(run)
+
+    def parents(self, run: str) -> list[dict[str, str]]:
+        """Trials and experiments of a run, as the API lists them."""
+        return [
+            {"TrialName": trial.name, "ExperimentName": trial.experiment}
+            for trial in self.trials_of.get(run.lower(), ())
+        ]
+
+    def experiment_of(self, run: str) -> str:
+        """The experiment of a run's first trial; MLflow knows no more than one."""
+        trials = self.trials_of.get(run.lower(), ())
+        return trials[0].experiment if trials else DEFAULT_EXPERIMENT
+
+
+def is_created_within(created: float, params: Params) -> bool:
+    """CreatedAfter and CreatedBefore."""
+    after, before = params.get("CreatedAfter", created), params.get("CreatedBefore", created)
+    return bool(after <= created <= before)
+
+
+_MOST_TAGS = 50
+
+
+def read_tags(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """From the API's list of pairs."""
+    return {tag["Key"]: tag["Value"] for tag in tags}
+
+
+def show_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """As the API's list of pairs."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def change_tags(
+    store: RunStore, arn: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+) -> list[dict[str, str]]:
+    """Change the tags of the record behind an ARN; returns the new ones.
+
+    Raises:
+        ApiFault: there is no such record, or it would have too many tags.
+    """
+    kind, name = parse_arn(arn) or (Experiment, arn)
+
+    def replace_tags(record: Record) -> Record:
+        tags = dict(change(record.tags))
+        if len(tags) > _MOST_TAGS:
+            raise validation(f"A resource may have {_MOST_TAGS} tags; '{name}' would have more.")
+        return replace(record, tags=tags)
+
+    with refusing("Resource", arn):
+        return show_tags(store.change(kind, name, replace_tags).tags)

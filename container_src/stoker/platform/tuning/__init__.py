@@ -1,0 +1,1 @@
+"""Tuning jobs: each trial is an ordinary training job of `jobs`."""

@@ -1,0 +1,1 @@
+"""The run store: parameters, metric series, artifacts, status and lineage of trainings."""

@@ -1,0 +1,117 @@
+"""What the run store keeps: experiments, trials (groups of runs), runs, lineage entities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+RunStatus = Literal["InProgress", "Completed", "Failed", "Stopping", "Stopped"]
+Parameter = str | float
+LineageKind = Literal["artifact", "action", "context"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """What every kind has."""
+
+    name: str
+    """Unique among its kind, whatever the case of its letters."""
+
+    created: float
+    """Seconds since the epoch."""
+
+    modified: float
+    title: str = ""
+    """The name to show; empty if it is the name."""
+
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def node(self) -> str:
+        """How links name it."""
+        return f"{type(self).__name__}/{self.name}".lower()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experiment(Record):
+    """Trainings that belong together."""
+
+    id: str = ""
+    """A short number, as MLflow knows it."""
+
+    is_deleted: bool = False
+    """Only hidden, as MLflow deletes; the other clients remove the record."""
+
+    artifact_uri: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial(Record):
+    """A group of runs of one experiment."""
+
+    experiment: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Artifact:
+    """Something a run has read or written."""
+
+    uri: str
+    media_type: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run(Record):
+    """One training, or anything else whose parameters and results are kept."""
+
+    id: str
+    """32 hexadecimal digits, as MLflow knows it."""
+
+    status: RunStatus | None = None
+    message: str = ""
+    started: float | None = None
+    ended: float | None = None
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    inputs: Mapping[str, Artifact] = field(default_factory=dict)
+    outputs: Mapping[str, Artifact] = field(default_factory=dict)
+    source: str = ""
+    """The ARN of the job that is this run; empty for a run that a client made."""
+
+    source_type: str = ""
+    lineage: Mapping[str, Any] = field(default_factory=dict)
+    """What it was made from: `inputs` (URI, hash), `image`, `source_code`, `search`, `resumed`."""
+
+    is_deleted: bool = False
+    """Hidden, as MLflow deletes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LineageEntity(Record):
+    """An artifact, action or context of the lineage; its name is its ARN."""
+
+    kind: LineageKind
+    type: str
+    source: Mapping[str, Any]
+    """`SourceUri`, and what identifies its content."""
+
+    status: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def node(self) -> str:
+        """Its ARN, by which associations name it."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """An edge between two nodes: records, or ARNs of anything else."""
+
+    source: str
+    target: str
+    kind: str
+    """`member`: a run of a trial. Else the type of a lineage association."""
+
+    created: float

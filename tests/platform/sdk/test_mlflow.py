@@ -1,0 +1,113 @@
+"""Unmodified MLflow code against the platform, by its address and by an ARN."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.sdks import run_sdk
+
+pytestmark = pytest.mark.timeout(900)
+SCRIPT = Path(__file__).with_name("mlflow_client.py")
+ARN = "arn:aws:sagemaker:us-east-1:000000000000:mlflow-app/app-local"
+
+
+def call(server, path, body=None, *, password=None):
+    """Status and answer of one request, as a client without mlflow sends it."""
+    keys = json.loads(server.root.credentials_file.read_text())
+    token = f"{keys['access_key']}:{password or keys['secret_key']}".encode()
+    request = urllib.request.Request(
+        f"{server.endpoint}/api/2.0/mlflow/{path}",
+        data=body.encode() if body is not None else None,
+        headers={"Authorization": f"Basic {base64.b64encode(token).decode()}"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def submit_job(server):
+    definitions = [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]
+    server.submit(
+        "Seen-By-Mlflow",
+        "for i in range(4): print(f'loss={1 / (i + 1)}')",
+        HyperParameters={"lr": "0.25", "epochs": "4"},
+        AlgorithmSpecification={"MetricDefinitions": definitions},
+        ExperimentConfig={"ExperimentName": "jobs"},
+    )
+    server.wait("Seen-By-Mlflow")
+
+
+@pytest.mark.parametrize("kind", ["http", "arn"])
+def test_stock_mlflow_logs_and_finds_runs(kind, server, tmp_path, monkeypatch):
+    submit_job(server)
+    monkeypatch.chdir(tmp_path)
+    keys = json.loads(server.root.credentials_file.read_text())
+    variables = {
+        **server.sdk_environ(),
+        "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": server.endpoint,
+        "MLFLOW_TRACKING_USERNAME": keys["access_key"],
+        "MLFLOW_TRACKING_PASSWORD": keys["secret_key"],
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+    uri = server.endpoint if kind == "http" else ARN
+    seen = run_sdk("v3", SCRIPT, kind, uri, environ=variables)
+    assert seen["history"] == [[step, 1 / (step + 1)] for step in range(5)]
+    assert (seen["names"], seen["statuses"]) == (["first", "second"], ["FINISHED", "FAILED"])
+    assert (seen["special"], seen["note"]) == ([True, True], 3000)
+    assert (seen["found"], seen["nothing"], seen["left"]) == (["second"], 0, 1)
+    assert seen["artifacts"] == ["model.txt"]
+    assert seen["errors"] == ["INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"]
+    job = seen["job"]
+    assert (job["lr"], job["epochs"], job["loss"]) == ("0.25", "4", 0.25)
+    assert job["status"] == "FINISHED"
+    # The same run, as SageMaker's clients see it.
+    found = server.boto("sagemaker").search(
+        Resource="ExperimentTrialComponent",
+        SearchExpression={
+            "Filters": [{"Name": "Parents.ExperimentName", "Value": f"With MLflow {kind}"}]
+        },
+    )["Results"]
+    (run,) = (each["TrialComponent"] for each in found)
+    assert (run["DisplayName"], run["Status"]["PrimaryStatus"]) == ("first", "Completed")
+    loss = next(each for each in run["Metrics"] if each["MetricName"] == "loss")
+    assert (loss["Count"], loss["Last"]) == (5, 0.2)
+
+
+def test_bad_requests_are_refused(server):
+    assert call(server, "experiments/search", "{}", password="wrong")[0] == 403
+    assert call(server, "experiments/search", "[1]")[1]["error_code"] == "BAD_REQUEST"
+    assert call(server, "experiments/search", "{")[1]["error_code"] == "BAD_REQUEST"
+    assert call(server, "no/such", "{}")[1]["error_code"] == "ENDPOINT_NOT_FOUND"
+    status, answer = call(server, "runs/get?run_id=none")
+    assert (status, answer["error_code"]) == (404, "RESOURCE_DOES_NOT_EXIST")
+    assert call(server, "experiments/create", '{"name": "e"}')[0] == 200
+    again = call(server, "experiments/create", '{"name": "e"}')
+    assert again[1]["error_code"] == "RESOURCE_ALREADY_EXISTS"
+    run = call(server, "runs/create", '{"experiment_id": "1"}')[1]["run"]["info"]["run_id"]
+    for metric in (
+        {"key": "m", "value": "text"},
+        {"key": "m", "value": 1, "step": 2**70},
+        {"value": 1},
+    ):
+        body = json.dumps({"run_id": run, "metrics": [metric]})
+        refused = call(server, "runs/log-batch", body)
+        assert refused[1]["error_code"] == "INVALID_PARAMETER_VALUE", metric
+    for text in ("metrics.loss <", "loss ? 1", "params.a = 'x' or params.b = 'y'"):
+        body = json.dumps({"experiment_ids": ["1"], "filter": text})
+        refused = call(server, "runs/search", body)
+        assert refused[1]["error_code"] == "INVALID_PARAMETER_VALUE", text
+
+
+def test_a_bucket_named_api_is_not_mistaken_for_mlflow(server):
+    server.boto("s3").create_bucket(Bucket="api")
+    uri = server.put("2.0/mlflow/runs/get", "an object", bucket="api")
+    assert server.get(uri) == b"an object"

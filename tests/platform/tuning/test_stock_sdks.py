@@ -1,0 +1,92 @@
+"""Unmodified HyperparameterTuner of SDK v2 and v3 searches here as it would in the cloud."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.platform.tuning.tuning_jobs import make_request, wait
+from tests.sdks import run_sdk
+
+pytestmark = pytest.mark.timeout(900)
+HERE = Path(__file__).parent
+COLUMNS = [
+    *("FinalObjectiveValue", "TrainingElapsedTimeSeconds", "TrainingEndTime", "TrainingJobName"),
+    *("TrainingJobStatus", "TrainingStartTime", "layers", "lr", "optimizer"),
+]
+
+
+def aws(server, *words):
+    environ = {**os.environ, **server.sdk_environ()}
+    done = subprocess.run(
+        ["aws", "sagemaker", *words], env=environ, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout or "{}")
+
+
+@pytest.mark.skipif(shutil.which("aws") is None, reason="the AWS CLI is not installed")
+def test_the_aws_cli_tunes(server, tmp_path):
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps(make_request(server, "cli")))
+    created = aws(
+        server, "create-hyper-parameter-tuning-job", "--cli-input-json", f"file://{request}"
+    )
+    assert created["HyperParameterTuningJobArn"].endswith("hyper-parameter-tuning-job/cli")
+    wait(server, "cli")
+    name = ("--hyper-parameter-tuning-job-name", "cli")
+    described = aws(server, "describe-hyper-parameter-tuning-job", *name)
+    assert described["HyperParameterTuningJobStatus"] == "Completed"
+    listed = aws(server, "list-training-jobs-for-hyper-parameter-tuning-job", *name)
+    assert len(listed["TrainingJobSummaries"]) == 3
+    found = aws(server, "search", "--resource", "HyperParameterTuningJob")
+    assert len(found["Results"]) == 1
+    aws(server, "delete-hyper-parameter-tuning-job", *name)
+    assert aws(server, "list-hyper-parameter-tuning-jobs") == {
+        "HyperParameterTuningJobSummaries": []
+    }
+
+
+def run(server, version):
+    return run_sdk(
+        version,
+        HERE / f"scenario_{version}.py",
+        *(server.image, str(HERE / "source")),
+        environ=server.sdk_environ(),
+    )
+
+
+def require_frame(found):
+    assert found["columns"] == COLUMNS
+    assert len(found["rows"]) == 3
+    assert {row["TrainingJobStatus"] for row in found["rows"]} == {"Completed"}
+    best = max(found["rows"], key=lambda row: row["FinalObjectiveValue"])
+    assert best["TrainingJobName"] == found["best"]
+    for row in found["rows"]:
+        value = 1 - abs(row["lr"] - 0.01) - 0.01 * row["layers"] + 0.002
+        assert row["FinalObjectiveValue"] == pytest.approx(value, abs=1e-4)
+
+
+def test_sdk_v2_tunes(server):
+    found = run(server, "v2")
+    require_frame(found)
+    assert found["attached"] == found["best"]
+    assert found["model"].endswith(f"{found['best']}/output/model.tar.gz")
+    assert found["overall"]
+    assert found["definitions"] == ["one", "two"]
+    assert (found["hyperband"], found["early"]) == ("Completed", "Completed")
+    assert found["stopped"] == "Stopped"
+
+
+def test_sdk_v3_tunes(server):
+    found = run(server, "v3")
+    require_frame(found)
+    assert found["status"] == "Completed"
+    listed = server.boto("sagemaker").list_hyper_parameter_tuning_jobs()
+    for job in listed["HyperParameterTuningJobSummaries"]:
+        wait(server, job["HyperParameterTuningJobName"])

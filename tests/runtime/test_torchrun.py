@@ -1,0 +1,115 @@
+"""torch_distributed through real torchrun processes."""
+
+import re
+import signal
+
+import pytest
+
+pytestmark = pytest.mark.functional
+
+LAUNCH = {
+    "sagemaker_torch_distributed_enabled": "true",
+    "sagemaker_mpi_num_of_processes_per_host": "2",
+}
+
+
+def test_two_processes_form_a_group(opt_ml):
+    opt_ml.script(
+        """
+        import torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        total = torch.tensor([dist.get_rank() + 1.0])
+        dist.all_reduce(total)
+        print("sum", total.item(), "of", dist.get_world_size())
+        dist.destroy_process_group()
+        """,
+        **LAUNCH,
+    )
+    result = opt_ml.run()
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "sum 3.0 of 2\n" * 2
+
+
+def test_the_failing_rank_and_its_error_come_first(opt_ml):
+    opt_ml.script(
+        """
+        import os, time
+        if os.environ["RANK"] == "1":
+            raise ValueError("rank one broke")
+        time.sleep(50)
+        """,
+        **LAUNCH,
+    )
+    result = opt_ml.run()
+    assert result.returncode == 1
+    assert opt_ml.failure.startswith("ValueError: rank one broke (rank 1, algo-1, exit code 1)")
+
+
+def test_the_exit_code_of_the_failing_rank_is_kept(opt_ml):
+    opt_ml.script(
+        "import os, sys, time; os.environ['RANK'] == '0' and sys.exit(42); time.sleep(50)",
+        **LAUNCH,
+    )
+    assert opt_ml.run().returncode == 42
+
+
+def test_a_killed_rank_is_reported_as_killed(opt_ml):
+    opt_ml.script(
+        "import os, time; os.environ['RANK'] == '1' and os.kill(os.getpid(), 9); time.sleep(50)",
+        **LAUNCH,
+    )
+    assert opt_ml.run().returncode == 137
+    assert opt_ml.failure.startswith("killed by SIGKILL")
+    assert "rank 1" in opt_ml.failure
+
+
+def test_each_worker_gets_sigterm_exactly_once(opt_ml):
+    opt_ml.script(
+        """
+        import os, signal, sys, time
+        folder = os.environ["SM_MODEL_DIR"]
+        count = 0
+        def on_term(number, frame):
+            global count
+            count += 1
+        signal.signal(signal.SIGTERM, on_term)
+        open(f"{folder}/ready-{os.environ['RANK']}", "w").close()
+        while not count:
+            time.sleep(0.05)
+        time.sleep(1)
+        open(f"{folder}/count-{os.environ['RANK']}", "w").write(str(count))
+        """,
+        **LAUNCH,
+    )
+    process = opt_ml.start()
+    for rank in range(2):
+        opt_ml.wait_for(f"model/ready-{rank}")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    for rank in range(2):
+        assert (opt_ml.root / f"model/count-{rank}").read_text() == "1"
+    assert opt_ml.failure == ""
+    assert re.search(r"stopped by SIGTERM", err)
+
+
+def test_torchrun_is_told_to_wait_longer_than_its_own_30_seconds(opt_ml):
+    opt_ml.script("import os; print(os.environ['TORCH_ELASTIC_SHUTDOWN_TIMEOUT'])", **LAUNCH)
+    result = opt_ml.run()
+    assert {int(line) for line in result.stdout.split()} == {105}
+
+
+def test_the_users_own_network_settings_win(opt_ml):
+    opt_ml.script(
+        "import os; print(os.environ['NCCL_DEBUG'], os.environ['OMP_NUM_THREADS'])",
+        sagemaker_torch_distributed_enabled="true",
+    )
+    result = opt_ml.run(NCCL_DEBUG="TRACE", OMP_NUM_THREADS="7")
+    assert result.stdout == "TRACE 7\n"
+
+
+def test_a_module_runs_under_torchrun(opt_ml):
+    opt_ml.script("import os; print(__package__, os.environ['RANK'])", name="pkg/__main__.py")
+    opt_ml.hyperparameters(sagemaker_program="pkg", **LAUNCH)
+    result = opt_ml.run()
+    assert sorted(result.stdout.splitlines()) == ["pkg 0", "pkg 1"], result.stderr
