@@ -42,17 +42,26 @@ def request_of(cli, *words):
     return json.loads(done.stdout)
 
 
+def test_a_container_is_kept_for_ten_minutes_where_the_service_would_allow_it(project):
+    def kept(*arguments):
+        return request_of(project, *arguments)["ResourceConfig"].get("KeepAlivePeriodInSeconds")
+
+    assert (kept(), kept("--keep-alive", "0")) == (600, None)
+    assert (kept("--spot", "after=30s"), kept("--instances", "2")) == (None, None)
+
+
 def test_every_option_is_in_the_request(project):
     request = request_of(
         project,
         *("--max-run", "2h", "--instance-type", "ml.g5.xlarge", "--volume", "100"),
-        *("--tag", "team=stokers", "--tag", "empty="),
+        *("--tag", "team=stokers", "--tag", "empty=", "--keep-alive", "1h"),
     )
     assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 7200}
     assert request["ResourceConfig"] == {
         "InstanceType": "ml.g5.xlarge",
         "InstanceCount": 1,
         "VolumeSizeInGB": 100,
+        "KeepAlivePeriodInSeconds": 3600,
     }
     tags = [{"Key": "team", "Value": "stokers"}, {"Key": "empty", "Value": ""}]
     assert request["Tags"] == tags

@@ -25,6 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--torchrun", action="store_true", help="start the script by torchrun on every host"
     )
+    parser.add_argument(
+        "--keep-alive",
+        metavar="TIME",
+        help="keep a container ready for the next job (default 10m; 0: none)",
+    )
     parser.add_argument("--tag", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--engine", choices=("auto", "docker", "process"), default="auto")
     add_job_options(parser)

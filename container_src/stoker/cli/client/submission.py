@@ -48,6 +48,9 @@ class TrainingSpec:
     instance_type: str = INSTANCE_TYPE
     volume_gb: int = VOLUME_GB
     max_run_seconds: int = DAY_SECONDS
+    keep_alive_seconds: int = 0
+    """For how long a container is kept ready for the next job."""
+
     is_large_source_allowed: bool = False
     spot: str | None = None
     """When the job is interrupted, in STOKER_SPOT's words; None: it is not a spot job."""
@@ -103,12 +106,17 @@ def _request(spec: TrainingSpec, addresses: Mapping[str, str]) -> dict[str, Any]
             "InstanceType": spec.instance_type,
             "InstanceCount": spec.instances,
             "VolumeSizeInGB": spec.volume_gb,
+            **_keep_alive(spec),
         },
         "StoppingCondition": {"MaxRuntimeInSeconds": spec.max_run_seconds},
     }
     if spec.tags:
         request["Tags"] = [{"Key": key, "Value": text} for key, text in spec.tags.items()]
     return {**request, **_environment_part(spec), **(_spot_part(spec) if spec.spot else {})}
+
+
+def _keep_alive(spec: TrainingSpec) -> dict[str, int]:
+    return {"KeepAlivePeriodInSeconds": spec.keep_alive_seconds} if spec.keep_alive_seconds else {}
 
 
 def _environment_part(spec: TrainingSpec) -> dict[str, Any]:

@@ -28,6 +28,7 @@ _PAIRS = {
     "tags": "tag",
 }
 _TEXTS = {"image": "image", "instance_type": "instance_type", "max_run": "max_run"}
+_TEXTS |= {"keep_alive": "keep_alive"}
 _NUMBERS = {"instances": "instances", "volume": "volume"}
 _KEYS = {**_PAIRS, **_TEXTS, **_NUMBERS}
 

@@ -25,6 +25,8 @@ from stoker.platform.model.request_rules import MOST_HOSTS
 _NAME = re.compile(r"[A-Za-z0-9](?:-?[A-Za-z0-9]){0,62}")  # as CreateTrainingJob has it
 _LONGEST_STEM = 40
 _MOST_RUN_SECONDS = 28 * DAY_SECONDS  # as CreateTrainingJob has it
+_KEEP_ALIVE_SECONDS = 600
+_MOST_KEEP_ALIVE_SECONDS = 21_600  # as CreateTrainingJob has it
 DEFAULT_IMAGE = "stoker:cpu"
 _LONGEST_PARAM_NAME, _LONGEST_PARAM_VALUE = 256, 2500  # as CreateTrainingJob has them
 _LONGEST_VARIABLE, _LONGEST_METRIC_NAME, _LONGEST_REGEX = 512, 255, 500  # likewise
@@ -67,8 +69,22 @@ def make_spec(args: argparse.Namespace) -> TrainingSpec:
         instance_type=args.instance_type or INSTANCE_TYPE,
         volume_gb=args.volume or VOLUME_GB,
         max_run_seconds=read_max_run(args.max_run) or DAY_SECONDS,
+        keep_alive_seconds=_keep_alive(args, instances),
         spot=_spot(args.spot, instances),
     )
+
+
+def _keep_alive(args: argparse.Namespace, instances: int) -> int:
+    """By default 10 minutes, for jobs whose next one it can serve: not spot, one host."""
+    text: str | None = getattr(args, "keep_alive", "0")  # not an option of other verbs
+    if text is None:
+        return _KEEP_ALIVE_SECONDS if instances == 1 and not args.spot else 0
+    seconds = 0.0 if text.strip() == "0" else read_seconds(text)
+    if not 0 <= seconds <= _MOST_KEEP_ALIVE_SECONDS:
+        raise UsageRefused(
+            f"--keep-alive {text}", fix=f"at most {_MOST_KEEP_ALIVE_SECONDS // 3600}h, or 0"
+        )
+    return round(seconds)
 
 
 def _require_script(script: Path, source_dir: Path) -> None:

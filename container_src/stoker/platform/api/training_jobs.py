@@ -17,6 +17,7 @@ from stoker.platform.jobs.state import JobRecord
 from stoker.platform.jobs.store import Store, UnknownJob
 from stoker.platform.jobs.submission import create_job, require_buckets
 from stoker.platform.jobs.supervisor import JobSupervisor
+from stoker.platform.jobs.warm_pool_states import change_period
 from stoker.platform.model.faults import (
     resource_in_use,
     resource_not_found,
@@ -66,16 +67,20 @@ class TrainingJobs:
     def _update(self, params: dict[str, Any]) -> dict[str, Any]:
         """The profiler reads its configuration again while it runs; the rest is only shown."""
         found = self._find(params)
-        self._require_unfinished(found)
         changes = {key: params[key] for key in _UPDATABLE if key in params}
+        is_available = found.warm is not None and found.warm.status == "Available"
+        if not (is_available and changes.keys() == {"ResourceConfig"}):
+            self._require_unfinished(found)
 
         def update(record: JobRecord) -> JobRecord:
             updated = {**record.request, **_merge(record.request, changes)}
             read_request(updated)  # refused before it is kept: a job must not be ended by it
-            return replace(record, request=updated, modified=time.time())
+            changed = replace(record, request=updated, modified=time.time())
+            return change_period(changed) if "ResourceConfig" in changes else changed
 
         require_buckets(read_request(update(found).request), self._context.storage)
         record = self._store.change(found.name, update)
+        self._supervisor.pools.look_again()
         if record.stage == "training" and "ProfilerConfig" in changes:
             self._write_config_files(record)
         return {"TrainingJobArn": make_arn(record.name)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ _GRACE_SECONDS = 120
 _CERTIFICATES = "/etc/ssl/stoker-host-certificates.pem"
 # One file of no practical limit, whatever the engine's default is: nothing of a log is lost.
 _LOG = ("--log-driver", "json-file", "--log-opt", "max-size=1000g")
+
+_RUN_NAME = re.compile(r"(?P<job>.+)-(?P<host>algo-\d+)-(?P<attempt>\d+)")
 
 TOP_FORMAT = "pid,caught,ignored,comm"
 """For `docker top -eo`: what `heeds` reads."""
@@ -69,11 +72,9 @@ def make_create_arguments(
     """
     entrypoint = launch.entrypoint or ()
     return [
-        *("--name", container, "--pull", "never"),
+        *("--name", container),
         *_labels(launch, root_id),
-        *("--hostname", launch.host, *_network(launch)),
-        *("--shm-size", str(launch.shm_bytes), "--stop-timeout", str(_GRACE_SECONDS), *_LOG),
-        *(("--gpus", "all") if gpus else ()),
+        *get_fixed_options(launch, gpus=gpus),
         *make_mount_options(Mount(source=launch.host_dir, target=OPT_ML)),
         *(option for mount in launch.mounts for option in make_mount_options(mount)),
         *("--env-file", env_file),
@@ -83,8 +84,27 @@ def make_create_arguments(
     ]
 
 
-def read_labels(labels: Mapping[str, str]) -> Running:
-    """The run that a container belongs to."""
+def get_fixed_options(launch: Launch, *, gpus: bool) -> list[str]:
+    """What is the same for every run of a host, whatever it runs."""
+    return [
+        *("--pull", "never", "--hostname", launch.host, *_network(launch)),
+        *("--shm-size", str(launch.shm_bytes), "--stop-timeout", str(_GRACE_SECONDS), *_LOG),
+        *(("--gpus", "all") if gpus else ()),
+    ]
+
+
+def read_run(labels: Mapping[str, str], name: str) -> Running | None:
+    """The run that a container belongs to; None if it still waits for one.
+
+    Args:
+        labels: of the container. One that waited has none of a run: they cannot be changed.
+        name: the run's, if it has one.
+    """
+    if JOB_LABEL not in labels:
+        taken = _RUN_NAME.fullmatch(name)
+        return taken and Running(
+            name=name, job=taken["job"], host=taken["host"], attempt=int(taken["attempt"])
+        )
     return Running(
         name=labels[_NAME_LABEL],
         job=labels[JOB_LABEL],

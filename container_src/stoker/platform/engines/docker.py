@@ -24,7 +24,7 @@ from stoker.platform.engines.container import (
     environment_file,
     heeds,
     make_create_arguments,
-    read_labels,
+    read_run,
     with_certificates,
 )
 from stoker.platform.engines.docker_networks import DockerNetworks
@@ -36,8 +36,10 @@ from stoker.platform.engines.engine import (
     LayersRefused,
     Network,
     Running,
+    Standby,
     root_id,
 )
+from stoker.platform.engines.standby import STANDBY_LABEL, hand_over, make_standby_arguments
 from stoker.platform.model.root import Root
 
 _PATIENCE_SECONDS = 60.0
@@ -45,6 +47,7 @@ _PAUSE_SECONDS = 0.2
 _LISTEN_LOOK_SECONDS = 0.02
 _REMOVE_SECONDS = 60.0
 _CHOWN_SECONDS = 600.0
+_HAND_OVER_SECONDS = 20.0
 _ENDED = ("exited", "dead")
 _VOLUME_FAILED = "failed to mount local volume"
 _NO_MORE = ("no such container", "no such object", "is not running")
@@ -81,6 +84,8 @@ class DockerEngine:
         self._networks = DockerNetworks(self._cli, self._id)
         self._waiting: dict[str, Client] = {}
         self._shaken: set[str] = set()
+        self._taken_at: dict[str, float] = {}
+        """When a container that waited got its command."""
         self.layers_refused = ""
         self._lock = threading.Lock()
 
@@ -116,6 +121,8 @@ class DockerEngine:
         """Creates and starts the container; one of that name is taken as it is."""
         container = self._container(launch.name)
         launch = with_certificates(launch, self._certificates)
+        if launch.standby is not None and self._take_over(launch, launch.standby):
+            return
         with environment_file(launch) as file:
             arguments = make_create_arguments(
                 launch, container=container, root_id=self._id, gpus=self._has_gpus, env_file=file
@@ -134,6 +141,25 @@ class DockerEngine:
                 self.layers_refused = f"Docker cannot mount an overlay here ({words})"
                 raise LayersRefused(self.layers_refused, fix="the data is copied instead")
             raise self._failed(launch, started)
+
+    def keep_warm(self, launch: Launch) -> None:
+        """A container whose shell waits for the command."""
+        launch = with_certificates(launch, self._certificates)
+        container = self._container(launch.name)
+        arguments = make_standby_arguments(
+            launch, container=container, root_id=self._id, gpus=self._has_gpus
+        )
+        created = self._cli.ask("create", *arguments)
+        if created.code == 0:
+            created = self._cli.call("POST", f"/containers/{container}/start")
+        if created.code != 0:
+            self.remove(launch.name)
+            raise self._failed(launch, created)
+
+    def list_standbys(self) -> list[str]:
+        """Those whose name is still the one that they were made with."""
+        found = self._list_containers()
+        return [name for name, labels in found if labels.get(STANDBY_LABEL) == name]
 
     def wait(self, name: str, timeout_seconds: float) -> Exit | None:
         """Waits by `docker wait`; what the container's state says counts."""
@@ -200,15 +226,24 @@ class DockerEngine:
             time.sleep(_PAUSE_SECONDS)  # such as: its removal is in progress already
         self._stop_waiting(name)
         self._shaken.discard(name)
+        self._taken_at.pop(container, None)
 
     def list_runs(self) -> list[Running]:
         """By label, so that names are free."""
+        found = [read_run(labels, name) for name, labels in self._list_containers()]
+        return sorted((run for run in found if run is not None), key=lambda run: run.name)
+
+    def _list_containers(self) -> list[tuple[str, Mapping[str, str]]]:
+        """Names without what makes them ours, and labels."""
         chosen = quote(json.dumps({"label": [f"{ROOT_LABEL}={self._id}"]}))
         answer = self._cli.call("GET", f"/containers/json?all=1&filters={chosen}")
         if answer.code != 0:
             raise EngineFailed(f"containers cannot be listed: {answer.tail}", fix="try again")
-        found = [read_labels(container["Labels"]) for container in json.loads(answer.stdout)]
-        return sorted(found, key=lambda run: run.name)
+        return [
+            (each["Names"][0].strip("/").removesuffix(f"-{self._id}"), each["Labels"])
+            for each in json.loads(answer.stdout)
+            if each["Names"]
+        ]
 
     def take_ownership(self, folder: Path, image: str) -> None:
         """By a short container of the same image: only root may give files away."""
@@ -244,6 +279,33 @@ class DockerEngine:
         """Ends the clients that wait; containers need no client."""
         self._cli.close()
 
+    def _take_over(self, launch: Launch, standby: Standby) -> bool:
+        """Gives the run to a container that waits; False, and nothing left of it, if it cannot."""
+        waiting, container = self._container(standby.name), self._container(launch.name)
+        image = self._inspect(f"/images/{quote(launch.image, safe='/:@')}/json")
+        found = self._inspect(f"/containers/{waiting}/json")
+        if found and found["State"]["Running"] and image and found["Image"] == image["Id"]:
+            self._cli.call("POST", f"/containers/{waiting}/rename?name={container}")
+        elif found:  # it was stopped meanwhile, or the tag names another image by now
+            self.remove(standby.name)
+        taken = self._inspect(f"/containers/{container}/json")
+        if not image or not taken or STANDBY_LABEL not in taken["Config"]["Labels"]:
+            return False
+        self._taken_at[container] = time.time()
+        entrypoint = image["Config"].get("Entrypoint") or ()
+        if hand_over(launch, entrypoint, lambda: self._is_running(container), _HAND_OVER_SECONDS):
+            return True
+        self.remove(launch.name)
+        return False
+
+    def _inspect(self, path: str) -> Mapping[str, Any] | None:
+        answer = self._cli.call("GET", path)
+        found: Mapping[str, Any] | None = json.loads(answer.stdout) if answer.code == 0 else None
+        return found
+
+    def _is_running(self, container: str) -> bool:
+        return bool(self._state(container)["Running"])
+
     def _container(self, name: str) -> str:
         return f"{name}-{self._id}"  # two roots may have jobs of one name
 
@@ -273,7 +335,8 @@ class DockerEngine:
     def _await_listener(self, container: str) -> None:
         """Until a container that has just started listens for SIGTERM."""
         while (state := self._try_state(container)) and state["Running"]:
-            if time.time() - _timestamp(state["StartedAt"]) > LISTEN_SECONDS:
+            began = max(_timestamp(state["StartedAt"]), self._taken_at.get(container, 0.0))
+            if time.time() - began > LISTEN_SECONDS:
                 return
             # Asked of the engine: it may run on another machine.
             answer = self._cli.try_to_ask("top", container, "-eo", TOP_FORMAT)

@@ -42,6 +42,24 @@ class Network:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Standby:
+    """A run that waits for its command, and the folders that were mounted into it."""
+
+    name: str
+    folder: Path
+
+    @property
+    def host_dir(self) -> Path:
+        """Its /opt/ml, until the job that takes it moves the folder to its own."""
+        return self.folder / "ml"
+
+    @property
+    def control_dir(self) -> Path:
+        """Where it gets its command."""
+        return self.folder / "control"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
     """One run of one host."""
 
@@ -65,6 +83,8 @@ class Launch:
     """All hosts of the job → address, this one included or not."""
     isolated: bool = False
     shm_bytes: int = DEFAULT_SHM_BYTES
+    standby: Standby | None = None
+    """Takes this run if it still waits; `host_dir` was its folder."""
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -138,6 +158,18 @@ class Engine(Protocol):
             LayersRefused: a mount has layers; `layers_refused` says why from now on.
             EngineFailed: it cannot start; nothing is left of it.
         """
+
+    def keep_warm(self, launch: Launch) -> None:
+        """Makes `launch.standby`, for a later run of the same image, host and mounts.
+
+        An engine that starts a run in no time makes none.
+
+        Raises:
+            EngineFailed: it cannot start; nothing is left of it.
+        """
+
+    def list_standbys(self) -> list[str]:
+        """The names of those that still wait."""
 
     def wait(self, name: str, timeout_seconds: float) -> Exit | None:
         """How a run ended; None if it is still running when the time has passed.

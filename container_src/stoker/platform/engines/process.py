@@ -111,6 +111,13 @@ class ProcessEngine:
                 " executable? The Docker engine (--engine docker) would look in the image",
             )
 
+    def keep_warm(self, launch: Launch) -> None:
+        """A process starts in a few milliseconds."""
+
+    def list_standbys(self) -> list[str]:
+        """There are none."""
+        return []
+
     def wait(self, name: str, timeout_seconds: float) -> Exit | None:
         """Waits for the keeper's end, which is the end of all it kept."""
         folder, keeper = self._find(name)

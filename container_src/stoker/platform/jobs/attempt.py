@@ -19,7 +19,7 @@ from stoker.platform.data.confined import make_readable
 from stoker.platform.data.failures import UploadFailed
 from stoker.platform.data.rule_output import upload_findings
 from stoker.platform.data.sync import FolderSync
-from stoker.platform.engines.engine import Engine, Exit
+from stoker.platform.engines.engine import Engine, Exit, Standby
 from stoker.platform.jobs.changes import change_attempt
 from stoker.platform.jobs.context import JobContext, say_once
 from stoker.platform.jobs.control import Breakpoints, JobControl, ServerClosing, next_deadline
@@ -35,6 +35,7 @@ from stoker.platform.jobs.metrics import MetricReader, MetricWatch
 from stoker.platform.jobs.rule_watch import LOOK_SECONDS, RuleWatch
 from stoker.platform.jobs.spot import SpotSchedule
 from stoker.platform.jobs.state import Cause, HostExit, JobRecord
+from stoker.platform.jobs.warm_pools import CACHE_DIR, find_standby
 from stoker.platform.model.mount import Mount
 from stoker.platform.model.request import TrainingRequest
 
@@ -124,6 +125,8 @@ class AttemptRun:
         if record.attempt.launched:
             self._require_all_there(record)
             return
+        mounts = {host: _mounts(record, host) for host in self.request.hosts}
+        standby = self._find_standby(record, mounts)
         for host in self.request.hosts:
             engine.start(
                 make_launch(
@@ -132,11 +135,24 @@ class AttemptRun:
                     attempt=record.attempt.number,
                     context=self.context,
                     network=network,
-                    mounts=_mounts(record, host),
+                    mounts=mounts[host],
+                    pool=record.pool,
+                    standby=standby,
                 )
             )
             self.breakpoints.at(self.request.name, "launching")
         self.control.change(lambda r, now: change_attempt(r, now, launched=True))
+
+    def _find_standby(
+        self, record: JobRecord, mounts: Mapping[str, tuple[Mount, ...]]
+    ) -> Standby | None:
+        """The container that waits in the job's pool, if all the job needs is in it."""
+        found = find_standby(self.context.root, record)
+        more = [each for host in mounts.values() for each in host if each.target != CACHE_DIR]
+        if found is None or (len(mounts) == 1 and not more):
+            return found
+        self.context.engine.remove(found.name)  # mounts cannot be added to it
+        return None
 
     def _require_all_there(self, record: JobRecord) -> None:
         gone = sorted(set(self.request.hosts) - self._hosts_there(record))

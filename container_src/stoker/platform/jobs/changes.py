@@ -19,6 +19,7 @@ from stoker.platform.jobs.state import (
     Stage,
     Transition,
     Verdict,
+    WarmPool,
 )
 
 _REASON_CHARACTERS = 1024
@@ -43,7 +44,13 @@ def new_job(
         created=now,
         modified=now,
         transitions=(first,),
+        warm=WarmPool(status="InUse") if keeps_warm(request) else None,
     )
+
+
+def keeps_warm(request: Mapping[str, Any]) -> bool:
+    """Whether a job is to leave a warm pool."""
+    return bool(request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0))
 
 
 def show(record: JobRecord, secondary: str, message: str, now: float) -> JobRecord:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from stoker.platform.jobs.rule_statuses import describe_rules
 from stoker.platform.jobs.state import JobRecord, Transition
 from stoker.platform.jobs.store import JobQuery, Store
+from stoker.platform.jobs.warm_pool_states import describe_pool
 from stoker.platform.model.faults import validation
 from stoker.platform.model.request import (
     DEFAULT_RUNTIME_SECONDS,
@@ -101,7 +103,7 @@ def summarise(record: JobRecord) -> dict[str, Any]:
     }
     if record.training_ended is not None:
         summary["TrainingEndTime"] = record.training_ended
-    return summary
+    return {**summary, **describe_pool(record, time.time())}
 
 
 def gap_seconds(record: JobRecord) -> float:
@@ -158,8 +160,7 @@ _VALUES: Mapping[str, Callable[[JobRecord], str | float]] = {
 
 def list_jobs(store: Store, params: Mapping[str, Any]) -> dict[str, Any]:
     """One page. The token holds the place of the last job shown, so new jobs shift nothing."""
-    # Neither warm pools nor training plans exist here: nothing matches them.
-    if {"WarmPoolStatusEquals", "TrainingPlanArnEquals"} & params.keys():
+    if "TrainingPlanArnEquals" in params:  # there are none here
         return {"TrainingJobSummaries": []}
     size = params.get("MaxResults", _PAGE)
     order = _ORDERS[params.get("SortBy", "CreationTime")]
@@ -171,6 +172,7 @@ def list_jobs(store: Store, params: Mapping[str, Any]) -> dict[str, Any]:
             after=_read_token(params["NextToken"], order) if "NextToken" in params else None,
             name_contains=params.get("NameContains", ""),
             status=params.get("StatusEquals"),
+            warm_status=params.get("WarmPoolStatusEquals"),
             created=(params.get("CreationTimeAfter"), params.get("CreationTimeBefore")),
             modified=(params.get("LastModifiedTimeAfter"), params.get("LastModifiedTimeBefore")),
         )

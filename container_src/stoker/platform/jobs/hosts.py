@@ -20,13 +20,15 @@ from stoker.platform.data.config_files import write_config_files
 from stoker.platform.data.pipes import Pipes
 from stoker.platform.data.storage import S3Uri, Storage, parse_uri
 from stoker.platform.data.sync import FolderSync
-from stoker.platform.engines.engine import Launch, Network, in_opt_ml
+from stoker.platform.engines.engine import Launch, Network, Standby, in_opt_ml
 from stoker.platform.jobs.context import JobContext, say_once
 from stoker.platform.jobs.describe import make_arn
+from stoker.platform.jobs.warm_pools import CACHE_DIR, make_cache_mount
 from stoker.platform.model.mount import Mount
 from stoker.platform.model.request import TrainingRequest
 from stoker.platform.model.root import REGION, Root
 
+CACHE_VARIABLE = "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 _SMALL_INSTANCE_CPUS = 2  # medium and large
 _PIECE_CHARACTERS = 32_768  # a line of Docker's --env-file holds twice as much
@@ -45,6 +47,8 @@ def make_launch(
     context: JobContext,
     network: Network,
     mounts: tuple[Mount, ...],
+    pool: str = "",
+    standby: Standby | None = None,
 ) -> Launch:
     """One host of one attempt."""
     return Launch(
@@ -57,6 +61,7 @@ def make_launch(
         arguments=request.arguments or (),
         environment={
             **_platform_environment(request, context),
+            **({CACHE_VARIABLE: CACHE_DIR} if pool else {}),
             THREADS_VARIABLE: str(count_threads(request, host, context)),
             **_own_environment(request),
             **(make_rules_variables(request) if host == request.hosts[0] else {}),
@@ -67,6 +72,7 @@ def make_launch(
         address=network.addresses.get(host),
         peers=network.addresses,
         isolated=request.isolated,
+        standby=standby,
     )
 
 
@@ -220,6 +226,7 @@ def prepare_hosts(
     cancelled: threading.Event,
     *,
     show: Callable[[str], object],
+    pool: str = "",
 ) -> dict[str, list[list[Any]]]:
     """Fill the folders of all hosts; done again, it gives the same.
 
@@ -228,6 +235,7 @@ def prepare_hosts(
         request: the job.
         cancelled: ends it early.
         show: gets a line from time to time that says how far the downloads have come.
+        pool: the warm pool whose cache the hosts get.
 
     Returns:
         Host → [source, target, read_only, *layers] of every mount except /opt/ml, as the store
@@ -261,7 +269,11 @@ def prepare_hosts(
                 sync.restore(cancelled=cancelled, show=show)
         mounts[host] = [
             [str(mount.source), mount.target, mount.read_only, *map(str, mount.layers)]
-            for mount in (*found, *make_mounts(context.root, request, host))
+            for mount in (
+                *found,
+                *make_mounts(context.root, request, host),
+                *([make_cache_mount(context.root, pool, host)] if pool else ()),
+            )
         ]
     return mounts
 

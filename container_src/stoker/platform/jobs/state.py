@@ -95,6 +95,25 @@ class Metric:
     timestamp: float
 
 
+PoolStatus = Literal["InUse", "Available", "Reused", "Terminated"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WarmPool:
+    """What a job with KeepAlivePeriodInSeconds leaves for the next one."""
+
+    status: PoolStatus
+
+    since: float | None = None
+    """When it became available; None if it never did."""
+
+    until: float | None = None
+    """When it ends unless a job takes it."""
+
+    ended: float | None = None
+    reused_by: str = ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
     """Everything the store keeps about a job."""
@@ -127,6 +146,15 @@ class JobRecord:
     """Of those rules about which anything was said."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
+
+    warm: WarmPool | None = None
+    """None for a job without KeepAlivePeriodInSeconds."""
+
+    pool: str = ""
+    """The pool in which the job runs, named after the job that began it; empty if in none."""
+
+    claimed: str = ""
+    """The job that left the pool to this one; empty if this one began it."""
 
     @property
     def secondary(self) -> str:

@@ -14,10 +14,19 @@ from typing import Any, Literal
 
 from stoker.bus.rule_status import RuleStatus
 from stoker.errors import HostError
-from stoker.platform.jobs.state import Attempt, JobRecord, Metric, Transition, Verdict
+from stoker.platform.jobs.state import (
+    Attempt,
+    JobRecord,
+    Metric,
+    PoolStatus,
+    Transition,
+    Verdict,
+    WarmPool,
+)
 
 _CREATED = "json_extract(record, '$.created')"
 _MODIFIED = "json_extract(record, '$.modified')"
+_WARM = "json_extract(record, '$.warm.status')"
 _STATUS = "json_extract(record, '$.status')"
 # Indexes over expressions: a list call reads one page, however many jobs there are.
 _SCHEMA = f"""
@@ -29,6 +38,7 @@ CREATE TABLE IF NOT EXISTS jobs (
 CREATE INDEX IF NOT EXISTS jobs_by_stage ON jobs (stage);
 CREATE INDEX IF NOT EXISTS jobs_by_creation ON jobs ({_CREATED}, name);
 CREATE INDEX IF NOT EXISTS jobs_by_status ON jobs ({_STATUS}, name);
+CREATE INDEX IF NOT EXISTS jobs_by_warm_pool ON jobs ({_WARM}, name);
 CREATE INDEX IF NOT EXISTS jobs_by_lower_name ON jobs (lower(name));
 """
 _ORDERS = {"name": "name", "created": _CREATED, "status": _STATUS}
@@ -57,6 +67,7 @@ class JobQuery:
 
     name_contains: str = ""
     status: str | None = None
+    warm_status: str | None = None
     created: tuple[float | None, float | None] = (None, None)
     """From, until; both included."""
 
@@ -135,6 +146,7 @@ class Store:
         conditions = [
             ("instr(lower(name), lower(?))", query.name_contains or None),
             (f"{_STATUS} = ?", query.status),
+            (f"{_WARM} = ?", query.warm_status),
             (f"{_CREATED} >= ?", query.created[0]),
             (f"{_CREATED} <= ?", query.created[1]),
             (f"{_MODIFIED} >= ?", query.modified[0]),
@@ -161,6 +173,10 @@ class Store:
     def unfinished(self) -> list[JobRecord]:
         """The jobs that still have something to do, oldest first."""
         return self._select("SELECT record FROM jobs WHERE stage != 'ended'")
+
+    def with_warm_pool(self, status: PoolStatus) -> list[JobRecord]:
+        """The jobs whose warm pool is in a state, oldest first."""
+        return self._select(f"SELECT record FROM jobs WHERE {_WARM} = ?", status)  # noqa: S608 - our own expression
 
     def _take_spare(self) -> None:
         """Keep some space: a job that fills the disk is still recorded as ended, and removed."""
@@ -195,4 +211,6 @@ def _from_text(text: str) -> JobRecord:
     # A root of an earlier version knows no rules.
     fields["rules"] = tuple(RuleStatus(**each) for each in fields.get("rules", ()))
     fields["verdict"] = Verdict(**fields["verdict"]) if fields["verdict"] else None
+    warm = fields.get("warm")
+    fields["warm"] = WarmPool(**warm) if warm else None
     return JobRecord(**fields)

@@ -14,6 +14,7 @@ from stoker.platform.jobs.context import JobContext
 from stoker.platform.jobs.control import Breakpoints, JobControl, Slots
 from stoker.platform.jobs.state import JobRecord
 from stoker.platform.jobs.store import Store
+from stoker.platform.jobs.warm_pools import WarmPools
 from stoker.platform.jobs.worker import JobWorker
 
 GRACE_VARIABLE = "STOKER_GRACE_SECONDS"
@@ -32,6 +33,7 @@ class JobSupervisor:
         self._closing = threading.Event()
         self._breakpoints = Breakpoints(context.environment, self._closing)
         self._slots = Slots(context.slots)
+        self.pools = WarmPools(context, store)
         self._grace_seconds = read_grace_seconds(context.environment)
         self._lock = threading.Lock()
         self._running: dict[str, tuple[JobWorker, JobControl]] = {}
@@ -40,6 +42,7 @@ class JobSupervisor:
         """Continue every job that an earlier server left, and remove what belongs to none."""
         unfinished = self._store.unfinished()
         sweep(self._context, {record.name for record in unfinished})
+        self.pools.adopt(unfinished)
         for record in unfinished:
             if record.stage != "queued":
                 self._slots.adopt(record.name)
@@ -54,6 +57,7 @@ class JobSupervisor:
             control,
             self._context,
             slots=self._slots,
+            pools=self.pools,
             breakpoints=self._breakpoints,
             grace_seconds=self._grace_seconds,
         )
@@ -106,6 +110,7 @@ class JobSupervisor:
         deadline = time.monotonic() + _CLOSE_SECONDS
         for worker, _ in running:
             worker.join(max(0.0, deadline - time.monotonic()))
+        self.pools.close()
 
 
 def read_grace_seconds(environment: Mapping[str, str]) -> float:

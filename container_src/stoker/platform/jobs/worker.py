@@ -47,6 +47,8 @@ from stoker.platform.jobs.log_pump import count_lines
 from stoker.platform.jobs.metrics import MetricReader, describe_problems, read_final
 from stoker.platform.jobs.spot import NEVER, SpotSchedule, read_schedule
 from stoker.platform.jobs.state import Cause, JobRecord, Metric, Stage
+from stoker.platform.jobs.warm_pool_states import release
+from stoker.platform.jobs.warm_pools import WarmPools
 from stoker.platform.model.request import TrainingRequest, parse_request
 from stoker.platform.model.root import Root
 
@@ -65,6 +67,7 @@ class JobWorker(threading.Thread):
         context: JobContext,
         *,
         slots: Slots,
+        pools: WarmPools,
         breakpoints: Breakpoints,
         grace_seconds: float,
     ) -> None:
@@ -72,6 +75,7 @@ class JobWorker(threading.Thread):
         self._control = control
         self._context = context
         self._slots = slots
+        self._pools = pools
         self._breakpoints = breakpoints
         self._grace_seconds = grace_seconds
         self._stages: Mapping[Stage, Callable[[JobRecord, TrainingRequest], None]] = {
@@ -93,6 +97,7 @@ class JobWorker(threading.Thread):
             _log.info("%s: left as it is; the next server continues it", self._control.name)
             return
         self._slots.leave(self._control.name)
+        self._pools.keep(self._control.name)
 
     def _act(self) -> bool:
         """Act on the recorded stage; True if the job has ended."""
@@ -139,6 +144,7 @@ class JobWorker(threading.Thread):
         context = self._context
         clear_attempt(context, request)
         context.engine.require_image(request.image)
+        self._pools.claim(record, request)
         for host in request.hosts:
             context.streams.create(record.name, host, int(record.created))
         self._control.change(begin_download)
@@ -149,7 +155,11 @@ class JobWorker(threading.Thread):
         try:
             with self._control.cancelling_at(next_deadline(record, request)):
                 mounts = prepare_hosts(
-                    self._context, request, self._control.cancelled, show=self._show_transfer
+                    self._context,
+                    request,
+                    self._control.cancelled,
+                    show=self._show_transfer,
+                    pool=record.pool,
                 )
         except TransferCancelled:
             return  # the same stage again, which sees why
@@ -246,7 +256,7 @@ class JobWorker(threading.Thread):
         self._control.change(lambda r, now: replace(r, metrics=metrics, modified=now))
         clear_job(self._context, request)
         self._breakpoints.at(self._control.name, "cleaned")
-        self._control.change(end)
+        self._control.change(lambda r, now: release(end(r, now), now))
 
     def _show_transfer(self, line: str) -> None:
         with suppress(sqlite3.Error):  # a full disk: what matters is recorded elsewhere
@@ -278,7 +288,7 @@ class JobWorker(threading.Thread):
 
         def record_failure(record: JobRecord, now: float) -> JobRecord:
             if record.stage == "cleaning":  # the job itself is over; what is left is swept later
-                return end(record, now)
+                return release(end(record, now), now)
             if record.attempts and record.attempt.began and record.attempt.ended is None:
                 record = change_attempt(record, now, ended=now)
             allowed = record.request.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0)

@@ -130,6 +130,15 @@ class Root:
         return self.folder / "processes"
 
     @property
+    def warm_pools_dir(self) -> Path:
+        """One folder for each warm pool, named after the job that began it."""
+        return self.folder / "warm"
+
+    def warm_pool_dir(self, pool: str) -> Path:
+        """Everything of one warm pool."""
+        return self.warm_pools_dir / pool
+
+    @property
     def kept(self) -> Path:
         """One folder for each job that left something which could not be uploaded."""
         return self.folder / "kept"
@@ -258,7 +267,10 @@ def remove_server_info(root: Root) -> None:
 
 def _make_private(root: Root) -> None:
     """A folder that was there before may be open to others, and is not ours to close."""
-    for part in (root.s3_dir, root.jobs_dir, root.logs_dir, root.processes_dir, root.kept):
+    for part in (
+        *(root.s3_dir, root.jobs_dir, root.logs_dir),
+        *(root.processes_dir, root.kept, root.warm_pools_dir),
+    ):
         part.mkdir(exist_ok=True)
         part.chmod(0o700)
     for file in (root.database, root.metrics_database, root.runs_database, root.server_log):
