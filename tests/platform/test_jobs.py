@@ -78,12 +78,12 @@ def test_what_a_user_would_look_for_in_vain_is_said_in_one_line(server):
     sys.stderr.buffer.write(bytes(range(256)) * 8)
     raise ValueError("the fire is out" + chr(0) * 50)
     """
-    server.submit("lost", script)
+    server.submit("lost", script, ExperimentConfig={"TrialName": "no-such-trial"})
     reason = server.wait("lost")["FailureReason"]
     assert "ValueError: the fire is out(binary)" in reason
     assert all(letter.isprintable() or letter == "\n" for letter in reason)
     said = [line for line in server.log("lost") if line.startswith("[stoker] ")]
-    for words in ("TensorBoardOutputConfig", "model.tar.gz is empty"):
+    for words in ("TensorBoardOutputConfig", "model.tar.gz is empty", "no-such-trial"):
         assert len([line for line in said if words in line]) == 1, said
 
 

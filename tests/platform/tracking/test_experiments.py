@@ -290,6 +290,22 @@ def test_a_job_becomes_a_run_with_its_metrics_artifacts_and_lineage(module_serve
         SearchExpression=where(("HyperParameters.lr", "Equals", "0.5")),
     )["Results"]
     assert [each["TrainingJob"]["TrainingJobName"] for each in jobs] == ["Tracked-Job"]
+    said = [line for line in server.log("Tracked-Job") if "ExperimentConfig" in line]
+    assert ["'jobs-exp', which is new" in said[0], "'jobs-trial', which is new" in said[1]] == [
+        True,
+        True,
+    ]
+    api.create_experiment(ExperimentName="other-exp")
+    for name, config, words in (
+        ("quiet", {"ExperimentName": "JOBS-exp", "TrialName": "jobs-trial"}, None),
+        ("astray", {"ExperimentName": "other-exp", "TrialName": "jobs-trial"}, "is in 'jobs-exp'"),
+        ("late", {"RunName": "tracked-job-aws-training-job"}, "which is another job's"),
+    ):
+        server.submit(name, ExperimentConfig=config)
+        server.wait(name)
+        said = [line for line in server.log(name) if "ExperimentConfig" in line]
+        assert len(said) == (words is not None), said
+        assert not words or words in said[0]
 
 
 def test_a_killed_server_loses_and_doubles_no_point(make_server):

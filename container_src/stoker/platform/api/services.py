@@ -33,11 +33,14 @@ def make_services(
 ) -> tuple[Service, ...]:
     """Every service but S3, which has a server of its own."""
     descriptions = TuningDescriptions(store, context.series)
+    training_jobs = TrainingJobs(
+        context, store, supervisor, make_notes=tracking.describe_experiment_config
+    )
     sagemaker = Service(
         name="sagemaker",
         protocol=JsonProtocol(target_prefix="SageMaker"),
         operations={
-            **TrainingJobs(context, store, supervisor).operations(),
+            **training_jobs.operations(),
             **TuningJobs(tuning_store, tuning, descriptions).operations(),
             **tracking.operations(make_job_documents(store, tuning_store, descriptions)),
             **tracking.tag_operations(Tags(store, tuning_store).operations()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -36,10 +36,19 @@ _UPDATABLE = (
 class TrainingJobs:
     """The operations of training jobs; safe to call from several threads."""
 
-    def __init__(self, context: JobContext, store: Store, supervisor: JobSupervisor) -> None:
+    def __init__(
+        self,
+        context: JobContext,
+        store: Store,
+        supervisor: JobSupervisor,
+        *,
+        make_notes: Callable[[Mapping[str, Any]], tuple[str, ...]],
+    ) -> None:
+        """Args: make_notes: lines for the log of a job, from its request."""
         self._context = context
         self._store = store
         self._supervisor = supervisor
+        self._make_notes = make_notes
 
     def operations(self) -> dict[str, Operation]:
         """The rows of the service's table."""
@@ -54,7 +63,11 @@ class TrainingJobs:
 
     def _create(self, params: dict[str, Any]) -> dict[str, Any]:
         record = create_job(
-            params, context=self._context, store=self._store, supervisor=self._supervisor
+            params,
+            context=self._context,
+            store=self._store,
+            supervisor=self._supervisor,
+            notes=self._make_notes(params),
         )
         return {"TrainingJobArn": make_arn(record.name)}
 

@@ -33,6 +33,7 @@ def new_job(
     now: float,
     *,
     tuning_job_arn: str = "",
+    notes: tuple[str, ...] = (),
 ) -> JobRecord:
     """A job just accepted."""
     first = Transition(status="Starting", message="Starting the training job", start=now)
@@ -41,6 +42,7 @@ def new_job(
         request=request,
         tags=tags,
         tuning_job_arn=tuning_job_arn,
+        notes=notes,
         created=now,
         modified=now,
         transitions=(first,),

@@ -135,6 +135,9 @@ class JobRecord:
     tuning_job_arn: str = ""
     """Of the tuning job whose trial this is; empty for every other job."""
 
+    notes: tuple[str, ...] = ()
+    """Lines for the job's log: what was noticed when it was accepted."""
+
     retries: int = 0
     """Attempts repeated after an internal error of the platform (RetryStrategy)."""
 

@@ -208,6 +208,7 @@ def _from_text(text: str) -> JobRecord:
     fields["transitions"] = tuple(Transition(**each) for each in fields["transitions"])
     fields["attempts"] = tuple(Attempt(**each) for each in fields["attempts"])
     fields["metrics"] = tuple(Metric(**each) for each in fields["metrics"])
+    fields["notes"] = tuple(fields.get("notes", ()))
     # A root of an earlier version knows no rules.
     fields["rules"] = tuple(RuleStatus(**each) for each in fields.get("rules", ()))
     fields["verdict"] = Verdict(**fields["verdict"]) if fields["verdict"] else None

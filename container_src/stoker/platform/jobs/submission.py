@@ -34,6 +34,7 @@ def create_job(
     store: Store,
     supervisor: JobSupervisor,
     tuning_job_arn: str = "",
+    notes: tuple[str, ...] = (),
 ) -> JobRecord:
     """CreateTrainingJob.
 
@@ -43,6 +44,7 @@ def create_job(
         store: where the job is recorded.
         supervisor: begins it.
         tuning_job_arn: of the tuning job whose trial this is.
+        notes: lines for its log.
 
     Raises:
         ApiFault: the request is refused.
@@ -62,6 +64,7 @@ def create_job(
         read_tags(request.tags),
         time.time(),
         tuning_job_arn=tuning_job_arn,
+        notes=notes,
     )
     try:
         store.add(record)

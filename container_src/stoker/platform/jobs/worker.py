@@ -147,6 +147,7 @@ class JobWorker(threading.Thread):
         self._pools.claim(record, request)
         for host in request.hosts:
             context.streams.create(record.name, host, int(record.created))
+        say_once(context.streams, request, *record.notes)
         self._control.change(begin_download)
 
     def _download(self, record: JobRecord, request: TrainingRequest) -> None:

@@ -36,6 +36,7 @@ _MOST_CHARACTERS = 2500
 _POINTS = "points"
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Record)
 _log = logging.getLogger(__name__)
 
 
@@ -191,7 +192,7 @@ class JobRecorder:
         find_or_add(
             self._runs, Experiment, experiment, lambda: add_experiment(self._runs, experiment)
         )
-        name = trial or f"Default-Run-Group-{experiment}"[:120]
+        name = trial or _make_trial_name(experiment)
         now = time.time()
         made = Trial(name=name, experiment=experiment, created=now, modified=now)
         return find_or_add(self._runs, Trial, name, lambda: made).name
@@ -230,6 +231,46 @@ class JobRecorder:
             numbered.append((name, Point(counts.get(name, 0), time_ms, value)))
             counts[name] = counts.get(name, 0) + 1
         self._runs.log(run, numbered)
+
+
+def describe_experiment_config(runs: RunStore, config: Mapping[str, str]) -> Iterator[str]:
+    """What a user of an ExperimentConfig may not expect, in one line each."""
+    experiment, trial = config.get("ExperimentName", ""), config.get("TrialName", "")
+    known = _find(runs, Trial, trial or _make_trial_name(experiment))
+    if trial and not experiment and known is None:
+        yield (
+            f"ExperimentConfig names the trial '{trial}', which does not exist: this job is in "
+            "no experiment; fix: create the trial first, or name its experiment, too"
+        )
+    if experiment and _find(runs, Experiment, experiment) is None:
+        yield f"ExperimentConfig names the experiment '{experiment}', which is new: it is created"
+    if trial and experiment and known is None:
+        yield (
+            f"ExperimentConfig names the trial '{trial}', which is new: it is created in the "
+            f"experiment '{experiment}'"
+        )
+    if experiment and known is not None and known.experiment.lower() != experiment.lower():
+        yield (
+            f"ExperimentConfig names the experiment '{experiment}', but the trial '{known.name}' "
+            f"is in '{known.experiment}', and this job is, too; fix: use another trial name"
+        )
+    run = _find(runs, Run, config.get("RunName", ""))
+    if run is not None and run.source:
+        yield (
+            f"ExperimentConfig names the run '{run.name}', which is another job's: this job has "
+            "a run of its own; fix: use another run name"
+        )
+
+
+def _find(runs: RunStore, kind: type[R], name: str) -> R | None:
+    try:
+        return runs.read(kind, name) if name else None
+    except RecordMissing:
+        return None
+
+
+def _make_trial_name(experiment: str) -> str:
+    return f"Default-Run-Group-{experiment}"[:120]
 
 
 def _update(run: Run, job: JobRecord, request: TrainingRequest) -> Run:

@@ -8,7 +8,7 @@ from typing import Any
 from stoker.platform.jobs.context import JobContext
 from stoker.platform.jobs.store import Store
 from stoker.platform.tracking.experiments import ExperimentOperations
-from stoker.platform.tracking.jobs_as_runs import JobRecorder
+from stoker.platform.tracking.jobs_as_runs import JobRecorder, describe_experiment_config
 from stoker.platform.tracking.lineage import LineageOperations
 from stoker.platform.tracking.metrics import RunMetricOperations
 from stoker.platform.tracking.mlflow import MlflowOperations
@@ -33,6 +33,11 @@ class Tracking:
         """End the recorder and close the store."""
         self._recorder.stop()
         self._runs.close()
+
+    def describe_experiment_config(self, request: Mapping[str, Any]) -> tuple[str, ...]:
+        """What the ExperimentConfig of a new job changes, or fails to do, in one line each."""
+        config = request.get("ExperimentConfig", {})
+        return tuple(describe_experiment_config(self._runs, config))
 
     def operations(self, documents: Mapping[str, Documents]) -> dict[str, Operation]:
         """Of the service `sagemaker`. Args: documents: what else can be searched."""
