@@ -5,7 +5,7 @@ conformance   platform (model < s3 < data, engines < jobs < tracking < api < ser
 machine                                                                no torch on the host side
 runtime   worker                                                       compose the container side
 checkpoints  metrics  debugging  profiling  tuning  tracking           never import each other
-bus  storage  pages                                                    standard library only
+bus  storage  pages  cost                                              standard library only
 contract  errors                                                       standard library only
 """
 
@@ -23,7 +23,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "container_src/stoker"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 CAPABILITIES = {"checkpoints", "metrics", "debugging", "profiling", "tracking", "tuning"}
-BOTTOM = {"contract", "errors", "bus", "storage", "pages"}
+BOTTOM = {"contract", "errors", "bus", "storage", "pages", "cost"}
 HOST = {"machine", "platform", "conformance", "cli", "notebook", "__main__"}
 # Part of the package → the parts it may import besides itself.
 MAY_IMPORT = {
@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "bus": {"contract", "errors"},
     "storage": {"errors"},
     "pages": set(),
+    "cost": {"contract", "errors"},
     **{capability: BOTTOM for capability in CAPABILITIES},
     "runtime": {"stoker", *BOTTOM},
     "worker": {"stoker", *BOTTOM, *CAPABILITIES},

@@ -37,6 +37,7 @@ _VERBS = {
     "checkpoints": "look at, verify and prune checkpoints",
     "simulate-spot": "how often to save, and what spot machines cost a job",
     "smdebug": "smdebug on today's Python, NumPy, protobuf",
+    "prices": "what instances cost, and AWS's price list",
     "doctor": "look for what would stop a job here",
     "check": "does an image keep SageMaker's contract?",
     "push": "put an image into ECR under an immutable tag",
