@@ -1,0 +1,148 @@
+"""system/incremental/<YYYYMMDDHH>/<minute>.<node>.json: what a host's hardware did, in JSON lines.
+
+The layout and the events are SageMaker's, so its readers understand the files; the dimensions that
+only Stoker has are further lines of the same form:
+
+{"Type": "cpu", "Name": "cpu0", "Dimension": "CPUUtilization", "Value": 4.76, "NodeId": "algo-1",
+ "Timestamp": 1591160699.45}
+
+`Timestamp` is Unix time in seconds, the same for all events of one sample; `<minute>` is that of
+the full minute the events are in. docs/architecture/07-profiler.md lists the dimensions.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from stoker.contract.files import read_regular
+from stoker.contract.quick_json import loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+# SageMaker's.
+CPU_UTILIZATION = "CPUUtilization"
+IO_WAIT = "I/OWaitPercentage"
+GPU_UTILIZATION = "GPUUtilization"
+GPU_MEMORY_UTILIZATION = "GPUMemoryUtilization"
+MEMORY = "Memory"
+"""SageMaker names the value, not the dimension: `MEMORY_USED_PERCENT` is the `Name`."""
+MEMORY_USED_PERCENT = "MemoryUsedPercent"
+NETWORK = "Algorithm"
+"""Names: ReceiveBytesPerSecond and TransmitBytesPerSecond, of all interfaces but the loopback."""
+
+# Stoker's.
+CONTAINER_CPU = "ContainerCPUUtilization"
+"""Used by the container, in percent of what it may use; the name is `container`."""
+CPU_LIMIT = "CPULimit"
+"""In cores; a quota makes it less than the cores that are listed."""
+CPU_THROTTLED = "CPUThrottled"
+"""Percent of the scheduler's periods in which the quota stopped the container."""
+RUNNABLE = "RunnableThreads"
+"""Threads of the container's processes that run or wait for a core."""
+MEMORY_BYTES = "MemoryBytes"
+"""Names: `used` (without the cache of files) and `limit`."""
+SHM_UTILIZATION = "ShmUtilization"
+"""Shared memory used, in percent; the name is `/dev/shm`."""
+PRESSURE = "PressureStall"
+"""Percent of the time lost to waiting; names: `cpu some`, `memory full`, `io some`, …"""
+DISK = "Disk"
+"""Names: ReadBytesPerSecond and WriteBytesPerSecond."""
+DISK_UTILIZATION = "DiskUtilization"
+"""Percent of the file system full; the name is the folder."""
+PROCESS_CPU = "ProcessCPUUtilization"
+"""Percent of one core; the name is `<pid> <command>`. Only the busiest processes."""
+PROCESS_MEMORY = "ProcessMemoryBytes"
+"""Resident memory; named as above."""
+GPU_MEMORY_BYTES = "GPUMemoryBytes"
+"""Names: `gpu0 used`, `gpu0 limit`."""
+GPU_POWER = "GPUPowerWatts"
+GPU_TEMPERATURE = "GPUTemperatureCelsius"
+GPU_THROTTLED = "GPUThrottled"
+"""1 while power or heat slow the clock of a GPU, else 0."""
+
+FOLDER = "system/incremental"
+
+Key = tuple[str, str, str]
+"""Node, dimension, name."""
+
+
+class Series:
+    """One value of one node over time."""
+
+    __slots__ = ("times", "values")
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.values: list[float] = []
+
+
+def samples_file(profiler_dir: str, timestamp: float, node: str) -> str:
+    """The file that an event of this time belongs to."""
+    hour = time.strftime("%Y%m%d%H", time.gmtime(timestamp))
+    minute = int(timestamp) // 60 * 60
+    return f"{profiler_dir}/{FOLDER}/{hour}/{minute:010}.{node}.json"
+
+
+def list_sample_files(profiler_dir: str) -> Iterator[tuple[str, str, int]]:
+    """File, node and minute, in the order of time; other files are skipped."""
+    root = f"{profiler_dir}/{FOLDER}"
+    for hour in _names(root):
+        for name in _names(f"{root}/{hour}"):
+            minute, _, rest = name.partition(".")
+            if minute.isdigit() and rest.endswith(".json"):
+                yield f"{root}/{hour}/{name}", rest.removesuffix(".json"), int(minute)
+
+
+def read_system_series(
+    profiler_dir: str, *, start: float = 0.0, end: float = float("inf")
+) -> dict[Key, Series]:
+    """The samples of all nodes from `start` to `end`; unreadable files and lines are skipped."""
+    found: dict[Key, Series] = {}
+    for file, _, minute in list_sample_files(profiler_dir):
+        if not start - 60 < minute <= end:
+            continue
+        for event in read_events(file):
+            try:
+                timestamp, value = float(event["Timestamp"]), float(event["Value"])
+                key = (event["NodeId"], event.get("Dimension") or "", event.get("Name") or "")
+                is_wanted = start <= timestamp <= end
+            except (KeyError, TypeError, ValueError, AttributeError):
+                continue
+            if is_wanted:
+                series = found.get(key) or found.setdefault(key, Series())
+                series.times.append(timestamp)
+                series.values.append(value)
+    return found
+
+
+def read_events(file: str) -> list[dict[str, Any]]:
+    """The events of one file, as they are written; a line that is not one is skipped."""
+    try:
+        text = read_regular(file).decode("utf-8", "replace")
+    except OSError:
+        return []
+    lines = text.splitlines()
+    try:
+        # At once: three times as fast as line by line.
+        whole: list[dict[str, Any]] = loads(f"[{','.join(lines)}]")
+        return whole
+    except (ValueError, RecursionError):
+        return [event for line in lines if isinstance(event := _parse(line), dict)]
+
+
+def _parse(line: str) -> object:
+    try:
+        return loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
