@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     Place = Literal["tensorboard", "output"]
 
 VARIABLE = "STOKER_PROFILE"
-"""Asks for traces of a script that was not changed: `steps=10-13`, or `steps=10-13,to=output`."""
+"""Asks for traces of a script that was not changed: `steps=10-13`, or `steps=10-13,to=output`.
+
+The words `auto` and `off` are about another profile: contract.profiler."""
 
 MOST_STEPS = 50
 """Of one trace: all events of a window are held in memory until its end."""
@@ -81,7 +83,8 @@ def read_request(text: str) -> tuple[Window, Place]:
     Raises:
         ConfigInvalid: the text says something else.
     """
-    pairs = [pair.partition("=") for pair in re.split(r"[,;\s]+", text.strip())]
+    asked = [word for word in re.split(r"[,;\s]+", text.strip()) if word != "auto"]
+    pairs = [pair.partition("=") for pair in asked]
     words = {name: value for name, _, value in pairs}
     steps = _STEPS.fullmatch(words.get("steps", ""))
     first, last = (int(steps[1]), int(steps[2] or steps[1])) if steps else (1, 0)

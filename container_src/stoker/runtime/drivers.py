@@ -17,7 +17,7 @@ from stoker.contract.outcome import Outcome
 from stoker.contract.secrets import Masker
 from stoker.runtime.crashes import CrashFolder
 from stoker.runtime.distribution import TORCHRUN_SHUTDOWN_SECONDS
-from stoker.runtime.entry import find_rules, prepare, run_worker
+from stoker.runtime.entry import find_rules, prepare, run_worker, start_profiler
 from stoker.runtime.finish import make_outcome
 from stoker.runtime.folders import make_folders
 from stoker.runtime.guard import run_guarded
@@ -34,7 +34,10 @@ def main(argv: list[str]) -> int:
     signals = Signals()
     signals.install()
     watch = Watch(signals, Log())
-    return run_guarded(lambda: _run(watch, argv[0]), signals=signals, log=watch.log)
+    code = run_guarded(lambda: _run(watch, argv[0]), signals=signals, log=watch.log)
+    if watch.profiler is not None:
+        watch.profiler.close()
+    return code
 
 
 def _run(watch: Watch, command: str) -> Outcome:
@@ -42,6 +45,7 @@ def _run(watch: Watch, command: str) -> Outcome:
     watch.log.level = job.log_level
     watch.log.mask = Masker(job.environ, job.hyperparameters.raw)
     make_folders(job, watch.log)
+    start_profiler(job, watch)
     with CrashFolder(job.environ.get("TMPDIR", "/tmp")) as crash_dir:  # noqa: S108 - private
         rules = find_rules(job, _code_dir(job), watch.log)
         if rules is not None:

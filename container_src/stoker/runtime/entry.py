@@ -44,7 +44,10 @@ def train(argv: list[str], signals: Signals) -> int:
         return 0 if unknown == ["--help"] else _USAGE_ERROR
     watch = Watch(signals, Log())
     dry_run = "--dry-run" in argv
-    return run_guarded(lambda: _run(watch, dry_run=dry_run), signals=signals, log=watch.log)
+    code = run_guarded(lambda: _run(watch, dry_run=dry_run), signals=signals, log=watch.log)
+    if watch.profiler is not None:
+        watch.profiler.close()
+    return code
 
 
 def _run(watch: Watch, *, dry_run: bool) -> Outcome:
@@ -52,6 +55,8 @@ def _run(watch: Watch, *, dry_run: bool) -> Outcome:
     mask = Masker(job.environ, job.hyperparameters.raw)
     watch.log.level, watch.log.mask = job.log_level, mask
     _greet(job, watch.log)
+    if not dry_run:
+        start_profiler(job, watch)
     with CrashFolder(job.environ.get("TMPDIR", "/tmp")) as crash_dir:  # noqa: S108 - private
         if choose_distribution(job).launcher == "toolkit":
             folder = job.paths.code_dir
@@ -108,7 +113,11 @@ def _carry_out(
 
 def run_worker(job: Job, worker: Step, rules: JobRules | None, watch: Watch) -> Ended:
     """Runs the worker and the evaluator of its rules, and marks the end of what they read."""
+    started = time.monotonic()
     ended = watch.run(worker, None if rules is None else lambda: rules.start(worker))
+    if watch.profiler is not None:
+        watch.profiler.note(worker.name, started, is_worker=True)
+        watch.profiler.stop()
     is_stopped = ended.stop_signal is not None and ended.stopped_by is None
     if rules is not None and is_stopped:
         rules.tell_stopped()  # before the end is marked: the evaluator then concludes
@@ -119,6 +128,17 @@ def run_worker(job: Job, worker: Step, rules: JobRules | None, watch: Watch) -> 
     if rules is not None:
         rules.finish(watch.signals)
     return ended
+
+
+def start_profiler(job: Job, watch: Watch) -> None:
+    """Starts the sampler, if the job is profiled."""
+    if not job.services.profiler and not job.environ.get("STOKER_PROFILE"):
+        return
+    # Only a job that is profiled pays for it.
+    from stoker.runtime.profiler import JobProfiler
+
+    watch.profiler = JobProfiler(job, watch.log)
+    watch.profiler.start()
 
 
 def find_rules(job: Job, folder: str, log: Log) -> JobRules | None:
@@ -172,6 +192,8 @@ def prepare(step: Step, watch: Watch) -> None:
     watch.log.info(f"{step.name} …")
     started = time.monotonic()
     ended = watch.run(step)
+    if watch.profiler is not None:
+        watch.profiler.note(step.name, started, is_worker=False)
     if ended.exit_code != 0 and ended.stop_signal is None:
         raise _preparation_failed(step, ended)
     if watch.signals.stop_signal is not None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from stoker.bus.stop import StopRequest
     from stoker.runtime.log import Log
+    from stoker.runtime.profiler import JobProfiler
     from stoker.runtime.sidecar import Sidecar
     from stoker.runtime.step import Step
 
@@ -69,6 +70,8 @@ class Watch:
     def __init__(self, signals: Signals, log: Log) -> None:
         self.signals = signals
         self.log = log
+        self.profiler: JobProfiler | None = None
+        """Is told of each step, if the job is profiled."""
 
     def run(self, step: Step, start_sidecar: Callable[[], Sidecar | None] | None = None) -> Ended:
         """Starts a step and returns when its process has ended.

@@ -59,7 +59,8 @@ def _dump_stacks_on_request() -> None:
 def _trace_on_request() -> None:
     import os  # Python itself has loaded it by now
 
-    if os.environ.get("STOKER_PROFILE"):  # noqa: TID251 - the Job would have to be read for it
+    asked = os.environ.get("STOKER_PROFILE")  # noqa: TID251 - the Job would have to be read for it
+    if asked and asked not in ("auto", "off"):
         # What trains with torch imports this; a process that does not pays nothing.
         call_after_import("torch.optim.optimizer", _trace_steps)
 
