@@ -35,7 +35,7 @@ _PHASES = {"fetch code": "download", "check rules": "rules", "find peers": "star
 
 
 class JobProfiler:
-    """What fails here is told once, and is never the job's failure."""
+    """An error here is logged once and never fails the job."""
 
     def __init__(self, job: Job, log: Log) -> None:
         self._job = job
@@ -80,7 +80,7 @@ class JobProfiler:
             self._worker_end = now
 
     def stop(self) -> None:
-        """Ends the sampler: what reads its files is about to be told that they are complete."""
+        """Ends the sampler, before the marker that its files are complete."""
         pid, self._pid = self._pid, 0
         if not pid:
             return

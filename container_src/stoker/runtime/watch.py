@@ -71,7 +71,7 @@ class Watch:
         self.signals = signals
         self.log = log
         self.profiler: JobProfiler | None = None
-        """Is told of each step, if the job is profiled."""
+        """Records each step of the launcher, if the job is profiled."""
 
     def run(self, step: Step, start_sidecar: Callable[[], Sidecar | None] | None = None) -> Ended:
         """Starts a step and returns when its process has ended.

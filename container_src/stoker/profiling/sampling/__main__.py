@@ -1,7 +1,6 @@
 """The sampler's loop: `python -m stoker.profiling.sampling`, started by the launcher.
 
-It ends on SIGTERM, or when the launcher has ended. Whatever fails, it says so once and goes on:
-it is never worth the job.
+It ends on SIGTERM, or when the launcher has ended. A failure is reported once and never ends it.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Settings:
 
 
 class SamplingLoop:
-    """Takes samples at an even pace until it is told to stop."""
+    """Takes samples at an even pace until SIGTERM."""
 
     def __init__(self, settings: Settings, node: str) -> None:
         self._settings = settings
@@ -66,8 +65,7 @@ class SamplingLoop:
         self._sampler = Sampler(self._folder)
         self._files = SampleFiles(self._folder, node)
         self._troubles: set[str] = set()
-        # Time that never goes back, and at the pace of the wall clock: what an adjustment of the
-        # clock would do to a chart helps nobody.
+        # Monotonic: an adjustment of the wall clock must not put samples out of order.
         self._epoch = time.time() - time.monotonic()
 
     def run(self) -> None:

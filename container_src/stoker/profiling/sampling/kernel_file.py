@@ -8,7 +8,7 @@ _MOST_BYTES = 64 * 1024
 
 
 class KernelFile:
-    """Reads a file that the kernel makes anew at each read; empty if it is not there."""
+    """Reads a file whose content the kernel renews at each read; empty if there is none."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -8,7 +8,7 @@ from stoker.profiling.sampling.kernel_file import KernelFile
 
 _TICKS = float(os.sysconf("SC_CLK_TCK"))
 _SECTOR_BYTES = 512
-# Parts of a disk, and what is no hardware, would be counted twice.
+# Parts of a disk and virtual devices would be counted twice.
 _NO_DISKS = (b"loop", b"ram", b"dm-", b"md", b"zram", b"sr", b"fd")
 
 
@@ -58,7 +58,7 @@ class Machine:
         return float(received), float(sent)
 
     def disk_bytes(self) -> tuple[float, float]:
-        """Read and written by the whole machine; -1 if it does not tell."""
+        """Read and written by the whole machine; -1 if unknown."""
         read = written = 0
         for line in self._disks.read().splitlines():
             fields = line.split()
@@ -78,7 +78,7 @@ class Machine:
 
 
 def percent_used(folder: str) -> float:
-    """How full a file system is; -1 if it cannot be told."""
+    """How full a file system is; -1 if unknown."""
     try:
         status = os.statvfs(folder)
     except OSError:
