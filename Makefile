@@ -34,6 +34,7 @@ test: check sdks ## set everything up and run all tests
 	docker/engine.sh
 	docker/compose.sh
 	$(STOKER) build --flavor cpu
+	$(STOKER) build --flavor sklearn
 	$(PY) -m pytest tests $(DOCKER_TESTS)
 
 test-fast: install sdks ## the tests that need no Docker engine
@@ -43,9 +44,11 @@ test-image: image sdks ## the tests on the built image only
 	docker/compose.sh
 	$(PY) -m pytest tests $(DOCKER_TESTS)
 
-test-cuda: install engine ## build the CUDA image and run it on a CPU
+test-cuda: install engine ## build the CUDA image and run it on a CPU; look into the sklearn image
 	$(STOKER) build --flavor cuda
 	STOKER_TEST_IMAGE=stoker:cuda $(PY) -m pytest tests/docker $(DOCKER_TESTS) --ignore tests/docker/local_mode
+	$(STOKER) build --flavor sklearn
+	STOKER_TEST_IMAGE=stoker:sklearn $(PY) -m pytest -q tests/docker/test_build_hygiene.py
 
 check: install ## ruff, mypy --strict, layers
 	$(PY) -m ruff check .
@@ -57,7 +60,7 @@ format: install ## format the code
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-image: install engine ## build the image: make image FLAVOR=cpu|cuda
+image: install engine ## build the image: make image FLAVOR=cpu|cuda|sklearn
 	$(STOKER) build --flavor $(FLAVOR)
 
 sdks: install ## environments of SageMaker's SDKs v2 and v3, for tests and benchmarks

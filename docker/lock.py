@@ -17,9 +17,10 @@ from pathlib import Path
 from stoker.machine.pip_settings import PipSettings, read_pip_settings
 
 DOCKER = Path(__file__).resolve().parent
-NAMES = ("build", "toolkit", "smdebug", "torchvision", "cpu", "cuda", "dev", "frameworks")
-# Installed with --no-deps: what they need is listed in common.in, by hand and with reasons.
-ALONE = ("toolkit", "smdebug", "torchvision")
+FLAVORS = ("cpu", "cuda", "sklearn")
+NAMES = ("build", "toolkit", "smdebug", "torchvision", *FLAVORS, "dev", "frameworks")
+# Installed with --no-deps: what they need is listed by hand, in common.in or next to them.
+ALONE = ("toolkit", "smdebug", "torchvision", "sklearn")
 # Installed with --no-deps next to a torch that the machine already has (installed-before.txt).
 WITHOUT_TORCH = ("frameworks",)
 PYTHON = "3.11"

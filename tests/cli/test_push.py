@@ -11,7 +11,7 @@ from stoker import __version__
 from stoker.cli.commands import push
 from stoker.cli.commands.push import PushPlan
 from stoker.machine.failures import UsageRefused
-from stoker.machine.repository import Revision, read_revision, read_source_url, read_torch_version
+from stoker.machine.repository import Revision, read_framework, read_revision, read_source_url
 
 URI = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/stoker"
 
@@ -63,9 +63,9 @@ def test_the_source_address_holds_no_credentials(checkout):
 
 
 def test_torchs_version_comes_from_the_lock(checkout):
-    assert read_torch_version(checkout, "cpu") == "2.13.0"
+    assert read_framework(checkout, "cpu") == "torch2.13.0"
     with pytest.raises(UsageRefused, match="make lock"):
-        read_torch_version(checkout, "cuda")
+        read_framework(checkout, "cuda")
 
 
 def test_each_reason_against_a_push_is_named():

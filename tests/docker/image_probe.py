@@ -41,6 +41,11 @@ import sagemaker_training.environment, tensorboard.main, torch, torch_tb_profile
 import PIL, torchvision, tqdm, yaml
 versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "smdebug": smdebug.__version__}
 versions["torchvision"] = torchvision.__version__
+try:
+    import sklearn.ensemble
+    versions["sklearn"] = sklearn.__version__
+except ModuleNotFoundError:
+    versions["sklearn"] = None
 print(json.dumps(versions))
 """
 
@@ -125,6 +130,7 @@ def main():
         "bytecode_missing": without_bytecode(),
         "environment": dict(os.environ),
         "cwd": os.getcwd(),
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "constraints": Path("/opt/stoker/constraints.txt").read_text(),
         "sbom": json.loads(Path("/opt/stoker/sbom.cdx.json").read_text()),
         "bash_env_readable": os.access("/opt/stoker/bash_env.sh", os.R_OK),

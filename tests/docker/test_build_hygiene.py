@@ -19,7 +19,7 @@ from stoker.machine.docker import find_client
 pytestmark = pytest.mark.docker
 
 IMAGE = os.environ.get("STOKER_TEST_IMAGE", "stoker:cpu")
-BUDGET_GB = {"cpu": 1.6, "cuda": 5.6}
+BUDGET_GB = {"cpu": 1.6, "cuda": 5.6, "sklearn": 1.65}
 # torch's own fixture in Python 3.12 syntax: nothing imports it on 3.11.
 NOT_COMPILABLE = {"py312_intrinsics.py"}
 DOCKER = Path(__file__).parents[2] / "docker"
@@ -57,7 +57,7 @@ def test_pip_check_has_no_complaint(found):
 def test_every_bundled_package_can_be_imported(found, flavor):
     versions = found["imports"]
     assert "error" not in versions, versions["error"]
-    assert versions["torch"] == {"cpu": "2.13.0+cpu", "cuda": "2.13.0+cu130"}[flavor]
+    assert versions["torch"] == "2.13.0+cu130" if flavor == "cuda" else "2.13.0+cpu"
     assert versions["smdebug"] == "1.0.34+stoker2"
     assert (versions["cuda"] is not None) == (flavor == "cuda")
     assert versions["torchvision"].startswith("0.28.0+")
@@ -129,6 +129,8 @@ def test_the_labels_say_what_the_image_is(inspected, found):
     assert labels[prefix + "version"] == __version__
     torch = found["imports"]["torch"].replace("+cu130", "")
     assert labels["stoker.torch.version"] == torch
+    assert labels["stoker.python.version"] == found["python"]
+    assert labels.get("stoker.sklearn.version") == found["imports"]["sklearn"]
 
 
 def test_the_bill_of_materials_lists_python_and_debian_packages(found, flavor):
@@ -148,7 +150,8 @@ def test_the_bill_of_materials_has_the_hash_of_every_package(found, flavor):
         [hashed] = component["hashes"]
         assert hashed["alg"] == "SHA-256"
         sha256[component["purl"]] = hashed["content"]
-    lock = (DOCKER / f"{flavor}.lock").read_text()
+    parts = ("cpu", "sklearn") if flavor == "sklearn" else (flavor,)
+    lock = "".join((DOCKER / f"{part}.lock").read_text() for part in parts)
     locked = set(re.findall("sha256:([0-9a-f]{64})", lock))
     for name in ("boto3", "numpy", "torch"):
         [wheel] = [value for purl, value in sha256.items() if purl.startswith(f"pkg:pypi/{name}@")]

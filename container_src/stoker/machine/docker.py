@@ -35,7 +35,7 @@ _TAIL_LINES = 60
 _TICK_SECONDS = 1.0
 _DEBIAN_CLIENT = "/usr/bin/docker"
 _FIRST_WITHOUT_BUILDKIT = 23
-_FLAVORS = ("cpu", "cuda")
+_FLAVORS = ("cpu", "cuda", "sklearn", "tensorflow")
 _ENGINE_SCRIPT = Path(__file__).parents[3] / "docker/engine.sh"  # of a clone; a wheel has none
 
 

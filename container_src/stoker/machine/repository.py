@@ -66,15 +66,20 @@ def read_source_url(repository: Path) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
 
 
-def read_torch_version(repository: Path, flavor: str) -> str:
-    """torch's version in the lock of a flavour, without a label such as `+cpu`.
+_FRAMEWORKS = {"sklearn": ("sklearn", "scikit-learn")}
+"""Flavour → the framework in its tags, and the package; torch for all others."""
+
+
+def read_framework(repository: Path, flavor: str) -> str:
+    """Framework and version in the lock of a flavour, such as `torch2.13.0`, without `+cpu`.
 
     Raises:
-        UsageRefused: the lock is missing or does not hold torch.
+        UsageRefused: the lock is missing or does not hold the framework.
     """
+    name, package = _FRAMEWORKS.get(flavor, ("torch", "torch"))
     lock = repository / "docker" / f"{flavor}.lock"
     text = lock.read_text() if lock.is_file() else ""
-    found = re.search(r"^torch==([0-9.]+)", text, flags=re.MULTILINE)
+    found = re.search(rf"^{package}==([0-9.]+)", text, flags=re.MULTILINE)
     if found is None:
-        raise UsageRefused(f"docker/{flavor}.lock does not hold torch", fix="run `make lock`")
-    return found[1]
+        raise UsageRefused(f"docker/{flavor}.lock does not hold {package}", fix="run `make lock`")
+    return f"{name}{found[1]}"

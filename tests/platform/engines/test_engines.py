@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from stoker.machine import stock_images
 from stoker.machine.docker import find_client
 from stoker.machine.failures import EngineLost, ImageMissing
 from stoker.platform.engines.container import (
@@ -416,6 +417,44 @@ def test_docker_names_an_image_it_does_not_have(tmp_path):
         engine.require_image("no-such-image:1")
     assert missing.value.fix == "docker pull no-such-image:1"
     engine.require_image(IMAGE)
+
+
+def test_an_image_of_aws_is_named_together_with_what_runs_in_its_place(stage):
+    asked = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:1.8-gpu-py36"
+    stage.engine.require_image(asked)
+    said = " ".join(stage.engine.explain_image(asked))
+    assert said.startswith(f"asked for {asked}, running ")
+    assert stage.engine.explain_image(IMAGE) == []
+    if stage.kind == "docker":
+        assert stage.engine.image_digest(asked) in _ids("stoker:cpu", "stoker:cuda")
+        assert stage.run("true", image=asked)[0] == Exit(code=0)
+        stage.engine.remove("job-algo-1-1")
+
+
+@pytest.mark.docker
+def test_an_image_of_aws_that_cannot_run_is_refused_with_the_fix(tmp_path, monkeypatch):
+    engine = Stage("docker", tmp_path).engine
+    asked = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
+    with pytest.raises(ImageMissing, match="has no image that could run") as refused:
+        engine.require_image(asked)
+    assert f"docker tag IMAGE {asked}" in refused.value.fix
+    monkeypatch.setitem(stock_images._FLAVORS, "sagemaker-scikit-learn", "not-built")
+    monkeypatch.setitem(stock_images._FRAMEWORKS, "not-built", ("scikit-learn", ""))
+    asked = asked.replace("sagemaker-xgboost:1.7-1", "sagemaker-scikit-learn:1.2-1-cpu-py3")
+    with pytest.raises(ImageMissing, match="stoker:not-built would run, which is not built") as no:
+        engine.require_image(asked)
+    assert "stoker build" in no.value.fix
+    subprocess.run([find_client(), "tag", IMAGE, asked], check=True)
+    try:  # an image of exactly that name is the user's wish
+        assert engine.explain_image(asked) == []
+        engine.require_image(asked)
+    finally:
+        subprocess.run([find_client(), "rmi", asked], check=True, stdout=subprocess.DEVNULL)
+
+
+def _ids(*images: str) -> str:
+    command = [find_client(), "image", "inspect", "--format", "{{.Id}}", *images]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
 
 
 @pytest.mark.docker

@@ -58,8 +58,10 @@ two_nodes = PyTorch(
 )
 stopped = Estimator(**common, entry_point="patient.py")
 too_long = Estimator(**common, entry_point="patient.py", max_run=5)
-train = Estimator(
-    **common,
+train = PyTorch(  # as most notebooks ask for it: AWS's own image, by versions
+    **{name: value for name, value in common.items() if name != "image_uri"},
+    framework_version="2.3",
+    py_version="py311",
     entry_point="train.py",
     hyperparameters={"epochs": 3, "lr": 0.05},
     metric_definitions=[{"Name": "loss", "Regex": "loss=([0-9.]+)"}],

@@ -50,6 +50,19 @@ def test_a_job_trains_and_its_log_is_streamed(jobs, platform):
     assert "epoch 2 loss=" in jobs["printed"]
 
 
+def test_our_image_runs_in_place_of_the_one_of_aws_and_the_log_says_so(jobs):
+    image = jobs["train"]["AlgorithmSpecification"]["TrainingImage"]
+    if "pytorch-training:" in image:  # SDK v2 was given no image
+        assert f"asked for {image}, running stoker:cpu (PyTorch 2.13.0" in jobs["printed"]
+        assert "not in stoker:cpu: framework_version 2.3 (it has 2.13.0" in jobs["printed"]
+        (training,) = [
+            each["StatusMessage"]
+            for each in jobs["train"]["SecondaryStatusTransitions"]
+            if each["Status"] == "Training"
+        ]
+        assert f"Asked for {image}, running stoker:cpu" in training
+
+
 def test_its_metrics_are_read_from_the_log(jobs):
     (metric,) = jobs["train"]["FinalMetricDataList"]
     assert metric["MetricName"] == "loss"

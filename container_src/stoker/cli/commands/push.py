@@ -20,7 +20,7 @@ from stoker.machine.docker import (
     run_live,
 )
 from stoker.machine.failures import PushFailed, UsageRefused
-from stoker.machine.repository import Revision, find_repository, read_revision, read_torch_version
+from stoker.machine.repository import Revision, find_repository, read_framework, read_revision
 
 _ECR = re.compile(
     r"(?P<registry>\d{12}\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com[.\w]*)/(?P<name>.+)"
@@ -78,14 +78,14 @@ def plan_push(args: argparse.Namespace, *, context: Path, revision: Revision) ->
     else:
         registry, region = _registry(args.region, dry_run=args.dry_run)
         name = args.repository
-    torch = read_torch_version(context, args.flavor)
+    framework = read_framework(context, args.flavor)
     return PushPlan(
         client=find_client(),
         image=args.image or f"stoker:{args.flavor}",
         registry=registry,
         region=region,
         repository=name,
-        tag=f"{__version__}-torch{torch}-{args.flavor}-{revision.commit[:12] or 'uncommitted'}",
+        tag=f"{__version__}-{framework}-{args.flavor}-{revision.commit[:12] or 'uncommitted'}",
     )
 
 

@@ -8,15 +8,16 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from stoker.machine.docker import Finished, make_image_fix
+from stoker.machine.docker import Finished
 from stoker.machine.docker_client import Client, DockerCli, read_frames
-from stoker.machine.failures import EngineLost, ImageMissing
+from stoker.machine.failures import EngineLost
 from stoker.platform.engines.container import (
     ROOT_LABEL,
     TOP_FORMAT,
@@ -39,6 +40,7 @@ from stoker.platform.engines.engine import (
     Standby,
     root_id,
 )
+from stoker.platform.engines.images import DockerImages
 from stoker.platform.engines.standby import STANDBY_LABEL, hand_over, make_standby_arguments
 from stoker.platform.model.root import Root
 
@@ -82,6 +84,7 @@ class DockerEngine:
         self._id = root_id(root.folder)
         self._cli = DockerCli(client, patience_seconds=patience_seconds)
         self._networks = DockerNetworks(self._cli, self._id)
+        self._images = DockerImages(self._cli, lambda: self._has_gpus)
         self._waiting: dict[str, Client] = {}
         self._shaken: set[str] = set()
         self._taken_at: dict[str, float] = {}
@@ -90,18 +93,16 @@ class DockerEngine:
         self._lock = threading.Lock()
 
     def require_image(self, image: str) -> None:
-        """Only what is on this machine is used: nothing is ever pulled."""
-        answer = self._cli.call("GET", f"/images/{quote(image, safe='/:@')}/json")
-        if answer.code != 0:
-            raise ImageMissing(
-                f"Docker has no image {image}: {answer.tail}",
-                fix=make_image_fix(image),
-            )
+        """Of that name or, for an image of AWS, ours in its place."""
+        self._images.find(image)
+
+    def explain_image(self, image: str) -> list[str]:
+        """Which of our images runs in place of an image of AWS, and how it differs."""
+        return self._images.explain(image)
 
     def image_digest(self, image: str) -> str:
         """The id: a local image has no digest of a registry."""
-        answer = self._cli.ask("image", "inspect", "--format", "{{.Id}}", "--", image)
-        return answer.tail.strip() if answer.code == 0 else ""
+        return self._images.digest(image)
 
     def s3_host(self) -> str:
         """The gateway of Docker's own bridge: containers of every network reach it."""
@@ -120,7 +121,7 @@ class DockerEngine:
     def start(self, launch: Launch) -> None:
         """Creates and starts the container; one of that name is taken as it is."""
         container = self._container(launch.name)
-        launch = with_certificates(launch, self._certificates)
+        launch = self._complete(launch)
         if launch.standby is not None and self._take_over(launch, launch.standby):
             return
         with environment_file(launch) as file:
@@ -144,7 +145,7 @@ class DockerEngine:
 
     def keep_warm(self, launch: Launch) -> None:
         """A container whose shell waits for the command."""
-        launch = with_certificates(launch, self._certificates)
+        launch = self._complete(launch)
         container = self._container(launch.name)
         arguments = make_standby_arguments(
             launch, container=container, root_id=self._id, gpus=self._has_gpus
@@ -253,7 +254,7 @@ class DockerEngine:
         answer = self._cli.ask(
             *("run", "--rm", "--pull", "never", "--network", "none", "--user", "0"),
             *("--label", f"{ROOT_LABEL}.helper={self._id}", "--entrypoint", "chown"),
-            *("--volume", f"{folder.absolute()}:/folder", image),
+            *("--volume", f"{folder.absolute()}:/folder", self._images.find(image)),
             *("--no-dereference", "--recursive", owner, "/folder"),
             timeout_seconds=_CHOWN_SECONDS,
         )
@@ -279,10 +280,15 @@ class DockerEngine:
         """Ends the clients that wait; containers need no client."""
         self._cli.close()
 
+    def _complete(self, launch: Launch) -> Launch:
+        """With the image that runs, and what this machine trusts."""
+        found = replace(launch, image=self._images.find(launch.image))
+        return with_certificates(found, self._certificates)
+
     def _take_over(self, launch: Launch, standby: Standby) -> bool:
         """Gives the run to a container that waits; False, and nothing left of it, if it cannot."""
         waiting, container = self._container(standby.name), self._container(launch.name)
-        image = self._inspect(f"/images/{quote(launch.image, safe='/:@')}/json")
+        image = self._images.inspect(launch.image)
         found = self._inspect(f"/containers/{waiting}/json")
         if found and found["State"]["Running"] and image and found["Image"] == image["Id"]:
             self._cli.call("POST", f"/containers/{waiting}/rename?name={container}")

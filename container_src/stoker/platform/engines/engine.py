@@ -135,6 +135,9 @@ class Engine(Protocol):
     def require_image(self, image: str) -> None:
         """Raises ImageMissing unless a run of the image can be started."""
 
+    def explain_image(self, image: str) -> list[str]:
+        """What runs in place of an image of AWS, in lines for a log; none for other images."""
+
     def image_digest(self, image: str) -> str:
         """What identifies the content of an image; empty if the engine runs none."""
 

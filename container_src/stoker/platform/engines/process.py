@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import signal
 import socket
@@ -19,6 +20,7 @@ from typing import Literal
 
 from stoker.machine.failures import EngineLost
 from stoker.machine.processes import Identity, heeds, with_variable
+from stoker.machine.stock_images import find_stock_image
 from stoker.platform.engines.engine import (
     LISTEN_SECONDS,
     EngineFailed,
@@ -64,6 +66,13 @@ class ProcessEngine:
 
     def require_image(self, image: str) -> None:
         """Whatever the image, it is this machine's Python that runs."""
+
+    def explain_image(self, image: str) -> list[str]:
+        """An image of AWS would hold a framework that need not be here."""
+        if find_stock_image(image) is None:
+            return []
+        version = platform.python_version()
+        return [f"asked for {image}, running without an image: this machine's Python {version}"]
 
     def image_digest(self, image: str) -> str:
         """No image runs."""

@@ -87,8 +87,14 @@ def count_threads(request: TrainingRequest, host: str, context: JobContext) -> i
     return max(1, min(share, cpus))
 
 
-def show_share(request: TrainingRequest, context: JobContext) -> str:
-    """One sentence about the threads of a job."""
+def show_setting(request: TrainingRequest, context: JobContext) -> str:
+    """For the status: which image runs in place of one of AWS, and the threads of each host."""
+    explained = context.engine.explain_image(request.image)[:1]
+    images = [f"{line[:1].upper()}{line[1:]}." for line in explained]
+    return " ".join([*images, _share(request, context)])
+
+
+def _share(request: TrainingRequest, context: JobContext) -> str:
     if THREADS_VARIABLE in request.environment:
         return f"{THREADS_VARIABLE}={request.environment[THREADS_VARIABLE]}, as requested."
     threads = count_threads(request, request.hosts[0], context)

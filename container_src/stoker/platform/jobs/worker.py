@@ -42,7 +42,7 @@ from stoker.platform.jobs.control import (
     Slots,
     next_deadline,
 )
-from stoker.platform.jobs.hosts import prepare_hosts, put_end_markers, show_share
+from stoker.platform.jobs.hosts import prepare_hosts, put_end_markers, show_setting
 from stoker.platform.jobs.log_pump import count_lines
 from stoker.platform.jobs.metrics import MetricReader, describe_problems, read_final
 from stoker.platform.jobs.spot import NEVER, SpotSchedule, read_schedule
@@ -147,7 +147,8 @@ class JobWorker(threading.Thread):
         self._pools.claim(record, request)
         for host in request.hosts:
             context.streams.create(record.name, host, int(record.created))
-        say_once(context.streams, request, *record.notes)
+        explained = context.engine.explain_image(request.image)
+        say_once(context.streams, request, *record.notes, *explained)
         self._control.change(begin_download)
 
     def _download(self, record: JobRecord, request: TrainingRequest) -> None:
@@ -167,7 +168,7 @@ class JobWorker(threading.Thread):
         lines = {
             host: count_lines(self._context.streams, record.name, host) for host in request.hosts
         }
-        note = show_share(request, self._context)
+        note = show_setting(request, self._context)
         self._control.change(
             lambda r, now: begin_training(r, now, lines_before=lines, mounts=mounts, note=note)
         )

@@ -1,0 +1,93 @@
+"""The images of the Docker engine: which one runs for the name that a request has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from stoker.machine.docker import make_image_fix
+from stoker.machine.docker_client import DockerCli
+from stoker.machine.failures import ImageMissing
+from stoker.machine.stock_images import StockImage, find_stock_image, list_repositories
+
+
+class DockerImages:
+    """Only what is on this machine is used: nothing is ever pulled."""
+
+    def __init__(self, cli: DockerCli, has_gpus: Callable[[], bool]) -> None:
+        self._cli = cli
+        self._has_gpus = has_gpus
+
+    def find(self, image: str) -> str:
+        """The image that runs for a name: of that name or, for one of AWS's, ours in its place.
+
+        Raises:
+            ImageMissing: there is none; the fix says how to get it.
+        """
+        stock = find_stock_image(image)
+        answer = self._cli.call("GET", _path(image))
+        if answer.code == 0:
+            return image
+        if stock is None:
+            raise ImageMissing(
+                f"Docker has no image {image}: {answer.tail}", fix=make_image_fix(image)
+            )
+        own = f"give an image of your own this name: docker tag IMAGE {image}"
+        if not stock.flavor:
+            raise ImageMissing(
+                f"{stock.name} is an image of AWS, and {stock.refusal} (it has some for: "
+                f"{list_repositories()})",
+                fix=f"pass image_uri=, or {own}",
+            )
+        wanted = stock.list_local(has_gpus=self._has_gpus())
+        for local in wanted:
+            if self.inspect(local) is not None:
+                return local
+        raise ImageMissing(
+            f"{stock.name} is an image of AWS, in whose place {wanted[-1]} would run, which is not"
+            " built",
+            fix=f"{make_image_fix(wanted[-1])}; or {own}",
+        )
+
+    def explain(self, image: str) -> list[str]:
+        """What runs in place of an image of AWS, for the log; nothing for any other image."""
+        stock = find_stock_image(image)
+        if stock is None or (local := self.find(image)) == image:
+            return []
+        return _explain(stock, image, local, labels=self._read_labels(local))
+
+    def digest(self, image: str) -> str:
+        """The id: a local image has no digest of a registry."""
+        try:
+            found = self.inspect(self.find(image))
+        except ImageMissing:
+            return ""
+        return str(found["Id"]) if found else ""
+
+    def inspect(self, image: str) -> Mapping[str, Any] | None:
+        """What the engine knows about an image of exactly this name."""
+        answer = self._cli.call("GET", _path(image))
+        found: Mapping[str, Any] | None = json.loads(answer.stdout) if answer.code == 0 else None
+        return found
+
+    def _read_labels(self, image: str) -> Mapping[str, str]:
+        found = self.inspect(image) or {}
+        return found.get("Config", {}).get("Labels") or {}
+
+
+def _explain(stock: StockImage, image: str, local: str, *, labels: Mapping[str, str]) -> list[str]:
+    version, python = labels.get(stock.label, ""), labels.get("stoker.python.version", "")
+    versions = f"{stock.framework} {version}, Python {python}".strip()
+    lines = [f"asked for {image}, running {local}{f' ({versions})' if version else ''}"]
+    if missing := stock.list_differences(version, python):
+        lines.append(
+            f"not in {local}: {', '.join(missing)}; fix: if the script needs it, pull or build an "
+            "image that has it, and name it in image_uri="
+        )
+    return lines
+
+
+def _path(image: str) -> str:
+    return f"/images/{quote(image, safe='/:@')}/json"
