@@ -16,6 +16,7 @@ LONGEST_REGEX = 500
 MOST_DEFINITIONS = 40
 MARK = "[metric] step="
 _PREFIX = "[metric]"
+_LONGEST_STEP = 19  # what 64 bits hold
 # What would end a name early, or start another one. Percent signs, so that it can be undone.
 _SPELLED = re.compile(r"(?:%[0-9A-F]{2})+")
 _UNFIT = re.compile(r"[\s=%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -49,6 +50,19 @@ def read_line(text: str) -> dict[str, float]:
             if not is_pair:
                 break
     return metrics
+
+
+def read_step(text: str) -> int | None:
+    """The step of such a line.
+
+    Example:
+        >>> read_step("[metric] step=12 train/loss=0.25")
+        12
+    """
+    _, _, rest = text.partition(MARK)
+    word = rest.partition(" ")[0]
+    is_number = word.removeprefix("-").isdecimal() and word.isascii() and len(word) < _LONGEST_STEP
+    return int(word) if is_number else None
 
 
 def make_definitions(names: Iterable[str]) -> list[dict[str, str]]:

@@ -46,6 +46,7 @@ from stoker.platform.model.root import (
     write_server_info,
 )
 from stoker.platform.s3.process import LOOPBACK, S3Server
+from stoker.platform.tracking.job_sources import read_training_jobs, read_tuning_jobs
 from stoker.platform.tracking.tracking import Tracking
 from stoker.platform.tuning.store import TuningStore
 from stoker.platform.tuning.supervisor import TuningSupervisor
@@ -145,7 +146,8 @@ def _running_parts(root: Root, settings: ServerSettings) -> Iterator[_Parts]:
         tuning = TuningSupervisor(context, store, tuning_store, supervisor)
         ending.callback(tuning.close)
         tuning.adopt()
-        tracking = Tracking(context, store)
+        sources = (read_tuning_jobs(tuning_store), read_training_jobs(context, store))
+        tracking = Tracking(context, sources)
         ending.callback(tracking.close)
         tracking.start()
         services = make_services(

@@ -80,7 +80,13 @@ def _run(watch: Watch, *, dry_run: bool) -> Outcome:
         if dry_run:
             _show_steps([*plan.preparation, plan.worker], watch.log)
             return Outcome(kind="success", exit_code=0, reason="dry run")
-        return _carry_out(job, plan, rules, watch, crash_dir)
+        started = time.time()
+        outcome = _carry_out(job, plan, rules, watch, crash_dir)
+    # Loaded only now: hashes and package names cost what a start must not.
+    from stoker.runtime.run_file import write_run_file
+
+    write_run_file(job, outcome, code_dir=folder, started=started, mask=watch.log.mask)
+    return outcome
 
 
 def _carry_out(

@@ -113,6 +113,7 @@ class TrainingJobs:
         self._context.series.remove(record.name)
         with suppress(FileNotFoundError):
             remove_tree(self._context.root.kept_dir(record.name))
+        self._context.root.run_file(record.name).unlink(missing_ok=True)
         self._store.delete(record.name)
         return {}
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from stoker.bus.run_file import FILE_NAME, FOLDER, MOST_BYTES
 from stoker.errors import HostError
 from stoker.machine.failures import EngineLost
 from stoker.platform.data.channels import find_changed_channels
-from stoker.platform.data.confined import make_readable
+from stoker.platform.data.confined import make_readable, read_start
 from stoker.platform.data.failures import UploadFailed
 from stoker.platform.data.rule_output import upload_findings
 from stoker.platform.data.sync import FolderSync
@@ -31,6 +32,7 @@ from stoker.platform.jobs.hosts import (
     run_name,
 )
 from stoker.platform.jobs.log_pump import LogPump
+from stoker.platform.jobs.metric_files import MetricFiles
 from stoker.platform.jobs.metrics import MetricReader, MetricWatch
 from stoker.platform.jobs.rule_watch import LOOK_SECONDS, RuleWatch
 from stoker.platform.jobs.spot import SpotSchedule
@@ -42,6 +44,7 @@ from stoker.platform.model.request import TrainingRequest
 _UPLOADED = ("checkpoints", "model", "output")
 """Folders of /opt/ml that are read once the job is over."""
 
+_RUN_FILE = ("output", "data", FOLDER, FILE_NAME)
 _FLUSH_SECONDS = 120.0
 _DRAIN_SECONDS = 60.0
 
@@ -81,7 +84,8 @@ class AttemptRun:
                 ending.callback(sync.flush_and_stop, 0.0)
                 sync.start()
             pumps = self._start_pumps(record)
-            ending.callback(self._start_metrics().stop)
+            files = MetricFiles(self.context, self.request, record.attempt.number)
+            ending.callback(self._start_metrics(files).stop)
             rules = RuleWatch(self._leader_dir, self.control)
             try:
                 exits = self._follow(pipe_channels, rules)
@@ -97,6 +101,8 @@ class AttemptRun:
             self.context.engine.take_ownership(folder, self.request.image)
             self._make_readable()
             rules.look()
+            files.read_new()
+            self._keep_run_file()
             self._name_changed_channels()
             self._flush(syncs, exits)
             self._upload_findings(record)
@@ -186,14 +192,19 @@ class AttemptRun:
             pump.start()
         return pumps
 
-    def _start_metrics(self) -> MetricWatch:
+    def _keep_run_file(self) -> None:
+        """For the run of the job: its folders are removed before the run is complete."""
+        if content := read_start(self._leader_dir, _RUN_FILE, MOST_BYTES):
+            self.context.root.run_file(self.request.name).write_bytes(content)
+
+    def _start_metrics(self, files: MetricFiles) -> MetricWatch:
         reader = MetricReader(
             self.context.streams,
             self.context.series,
             job=self.request.name,
             definitions=self.request.metric_definitions,
         )
-        watch = MetricWatch(reader, self.request.name)
+        watch = MetricWatch(reader, files, self.request.name)
         watch.start()
         return watch
 

@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from stoker.bus.run_file import METRICS_FOLDER, METRICS_VARIABLE
 from stoker.bus.stop import PLATFORM_VARIABLE
 from stoker.contract.debugger import END_MARKER, carries_rules, split_rules
+from stoker.contract.paths import OPT_ML
 from stoker.machine.failures import EngineLost
 from stoker.platform.data.channels import prepare_channels
 from stoker.platform.data.config_files import write_config_files
@@ -129,6 +131,7 @@ def _platform_environment(request: TrainingRequest, context: JobContext) -> Mapp
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,
         PLATFORM_VARIABLE: "1",
+        METRICS_VARIABLE: f"{OPT_ML}/{METRICS_FOLDER}",
     }
     if request.isolated:  # as in the service: no credentials, as there is no network
         return job
@@ -223,7 +226,7 @@ def _places(
     return base, base / kept.name
 
 
-_FOLDERS = ("input/config", "input/data", "model", "output/data", "code")
+_FOLDERS = ("input/config", "input/data", "model", "output/data", "code", METRICS_FOLDER)
 
 
 def prepare_hosts(

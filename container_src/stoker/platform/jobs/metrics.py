@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from stoker.bus.metric_line import MARK, read_line
+from stoker.bus.metric_line import MARK, read_line, read_step
 from stoker.platform.data.log_streams import (
     LogStreams,
     Stream,
@@ -28,6 +28,7 @@ from stoker.platform.data.log_streams import (
     read_events,
     size_of,
 )
+from stoker.platform.jobs.metric_files import MetricFiles
 from stoker.platform.jobs.metric_scan import OWN_LINES
 from stoker.platform.jobs.series import MetricSeries, Point
 from stoker.platform.jobs.state import Metric
@@ -102,13 +103,12 @@ class MetricReader:
         given_up = {names[int(a[0])] for a in answers if len(a) == 1 and a[0] is not None}
         if [None] not in answers:  # the child did not come to its end
             given_up |= {names[n] for n in wanted}
-        found = [
-            (names[int(a[0])], int(a[1]), a[2])
+        points = [
+            Point(name=names[int(a[0])], host=stream.host, time_ms=int(a[1]), value=a[2])
             for a in answers
             if len(a) == 3 and a[0] is not None and a[1] is not None and a[2] is not None
         ]
-        found += [each for each in _read_logged(raw) if each[0] not in names]
-        points = [Point(name=n, host=stream.host, time_ms=t, value=v) for n, t, v in found]
+        points += [each for each in _read_logged(raw, stream.host) if each.name not in names]
         self._series.add(self._job, stream.host, points, offset=end, given_up=given_up)
         return end
 
@@ -161,16 +161,17 @@ def _read_lines(stream: Stream, start: int) -> bytes:
     return raw[: raw.rfind(b"\n") + 1]
 
 
-def _read_logged(raw: bytes) -> Iterable[tuple[str, int, float]]:
-    """The metrics of `job.log` in a part of a log: name, milliseconds, value."""
+def _read_logged(raw: bytes, host: str) -> Iterable[Point]:
+    """The metrics of `job.log` in a part of a log."""
     if _MARK not in raw:  # most parts need not be cut into lines
         return
     for line in raw.splitlines():
         if _MARK in line:
             moment, text = json.loads(line)
+            step = read_step(text)
             for name, value in read_line(text).items():
                 if math.isfinite(value) and not text.startswith(OWN_LINES):
-                    yield name, moment, value
+                    yield Point(name=name, host=host, time_ms=moment, value=value, step=step)
 
 
 def _write(pipe: IO[str] | None, value: object) -> None:
@@ -182,9 +183,10 @@ def _write(pipe: IO[str] | None, value: object) -> None:
 class MetricWatch(threading.Thread):
     """Reads new lines for metrics while a job runs."""
 
-    def __init__(self, reader: MetricReader, job: str) -> None:
+    def __init__(self, reader: MetricReader, files: MetricFiles, job: str) -> None:
         super().__init__(name=f"metrics-{job}", daemon=True)
         self._reader = reader
+        self._files = files
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -192,6 +194,7 @@ class MetricWatch(threading.Thread):
         while not self._ended.wait(LOOK_SECONDS):
             try:
                 self._reader.read_new()
+                self._files.read_new()
             except (OSError, sqlite3.Error) as error:  # a full disk, most likely
                 _log.warning("%s: %s", self.name, error)
         self._reader.close()

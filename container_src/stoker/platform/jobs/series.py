@@ -24,7 +24,8 @@ CREATE TABLE IF NOT EXISTS points (
     name TEXT NOT NULL,
     host TEXT NOT NULL,
     time_ms INTEGER NOT NULL,
-    value REAL NOT NULL
+    value REAL NOT NULL,
+    step INTEGER
 ) STRICT;
 CREATE INDEX IF NOT EXISTS points_by_job ON points (job, name, host);
 CREATE TABLE IF NOT EXISTS logs (
@@ -51,6 +52,8 @@ class Point:
     host: str
     time_ms: int
     value: float
+    step: int | None = None
+    """As `job.log` has it; a line that an expression matched has none."""
 
 
 class MetricSeries:
@@ -64,6 +67,7 @@ class MetricSeries:
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.executescript(_SCHEMA)
+        _add_steps(self._connection)
 
     def add(
         self,
@@ -74,8 +78,16 @@ class MetricSeries:
         offset: int,
         given_up: Collection[str] = (),
     ) -> None:
-        """Keep what was found in one host's log up to an offset, in one transaction."""
-        rows = [(job, point.name, host, point.time_ms, point.value) for point in points]
+        """Keep what was found in one log up to an offset, in one transaction.
+
+        Args:
+            job: the job.
+            host: whose log; or the name of another file of its.
+            points: what was found.
+            offset: how far the log is read.
+            given_up: metrics whose expressions took too long.
+        """
+        rows = [(job, p.name, p.host, p.time_ms, p.value, p.step) for p in points]
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             known = self._connection.execute(
@@ -84,7 +96,9 @@ class MetricSeries:
             if known and known[0] >= MOST_POINTS:
                 rows = list({row[1]: row for row in rows}.values())
             self._connection.executemany(
-                "INSERT INTO points (job, name, host, time_ms, value) VALUES (?, ?, ?, ?, ?)", rows
+                "INSERT INTO points (job, name, host, time_ms, value, step)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                rows,
             )
             self._connection.executemany(
                 "INSERT OR IGNORE INTO given_up VALUES (?, ?)", [(job, name) for name in given_up]
@@ -111,14 +125,14 @@ class MetricSeries:
     def read_after(self, number: int, most: int) -> list[tuple[int, str, Point]]:
         """The points of all jobs behind a number, as (number, job, point), in their order."""
         rows = self._select(
-            "SELECT number, job, name, host, time_ms, value FROM points WHERE number > ?"
+            "SELECT number, job, name, host, time_ms, value, step FROM points WHERE number > ?"
             " ORDER BY number LIMIT ?",
             number,
             most,
         )
         return [
-            (number, job, Point(name=name, host=host, time_ms=time_ms, value=value))
-            for number, job, name, host, time_ms, value in rows
+            (number, job, Point(name=name, host=host, time_ms=time_ms, value=value, step=step))
+            for number, job, name, host, time_ms, value, step in rows
         ]
 
     def names(self) -> list[tuple[str, str]]:
@@ -156,3 +170,10 @@ class MetricSeries:
     def _select(self, query: str, *values: str | int) -> list[Any]:
         with self._lock:
             return self._connection.execute(query, values).fetchall()
+
+
+def _add_steps(connection: sqlite3.Connection) -> None:
+    """A root that an earlier version made has no steps."""
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(points)")}
+    if "step" not in columns:
+        connection.execute("ALTER TABLE points ADD COLUMN step INTEGER")

@@ -147,6 +147,15 @@ class Root:
         """What a job left that could not be uploaded."""
         return self.kept / job
 
+    @property
+    def run_files_dir(self) -> Path:
+        """One file for each job that ended."""
+        return self.folder / "runs"
+
+    def run_file(self, job: str) -> Path:
+        """What a job's container wrote about its run."""
+        return self.run_files_dir / f"{job}.json"
+
     def job_dir(self, job: str) -> Path:
         """Everything of one job."""
         return self.jobs_dir / job
@@ -269,7 +278,7 @@ def _make_private(root: Root) -> None:
     """A folder that was there before may be open to others, and is not ours to close."""
     for part in (
         *(root.s3_dir, root.jobs_dir, root.logs_dir),
-        *(root.processes_dir, root.kept, root.warm_pools_dir),
+        *(root.processes_dir, root.kept, root.warm_pools_dir, root.run_files_dir),
     ):
         part.mkdir(exist_ok=True)
         part.chmod(0o700)

@@ -1,8 +1,9 @@
-"""Every training job becomes a run: parameters, metrics, artifacts, status and lineage.
+"""Every job becomes a run: parameters, metrics, artifacts, status and lineage.
 
 One thread looks at the jobs that changed, and every read is preceded by a look of its own, so
 that it sees everything. What was recorded up to where is kept in the transaction of the points:
-after a kill -9 nothing is lost or doubled.
+after a kill -9 nothing is lost or doubled. What jobs there are, and what they tell, `JobSource`s
+say: each kind of job has one.
 """
 
 from __future__ import annotations
@@ -11,29 +12,32 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import TypeVar
+from itertools import chain, count
+from typing import Any, TypeVar
 
 from stoker.platform.jobs.context import JobContext
-from stoker.platform.jobs.describe import make_arn as make_job_arn
-from stoker.platform.jobs.state import JobRecord
-from stoker.platform.jobs.store import JobQuery, Store
-from stoker.platform.model.request import TrainingRequest, parse_request
-from stoker.platform.tracking.job_lineage import link_inputs, link_model, read_lineage, read_plain
+from stoker.platform.jobs.series import Point as LoggedPoint
+from stoker.platform.tracking.job_facts import (
+    SOURCE_TYPES,
+    JobFacts,
+    JobSource,
+    make_trial_name,
+)
+from stoker.platform.tracking.job_lineage import link_inputs, link_outputs
 from stoker.platform.tracking.tracked import add_experiment, find_or_add, join_trial, make_run
-from stoker.tracking.records import Artifact, Experiment, Record, Run, Trial
+from stoker.tracking.records import Experiment, Record, Run, Trial
 from stoker.tracking.series import Point
 from stoker.tracking.store import RecordMissing, RunStore
 
 _LOOK_SECONDS = 1.0
-_PAGE_JOBS = 500
 _PAGE_POINTS = 50_000
 _MOST_PARAMETERS = 300
 _MOST_ARTIFACTS = 60
 _MOST_CHARACTERS = 2500
 _POINTS = "points"
+PARENT_TAG = "mlflow.parentRunId"
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
@@ -42,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordedJob(Record):
-    """How far a job is recorded; its name is the job's."""
+    """How far a job is recorded; its name is the job's, of other kinds `kind/name`."""
 
     run: str
     began: float
@@ -62,9 +66,9 @@ class RecordedPoints(Record):
 class JobRecorder:
     """Keeps the runs of all jobs up to date."""
 
-    def __init__(self, context: JobContext, jobs: Store, runs: RunStore) -> None:
+    def __init__(self, context: JobContext, sources: Sequence[JobSource], runs: RunStore) -> None:
         self._context = context
-        self._jobs = jobs
+        self._sources = sources
         self._runs = runs
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -94,105 +98,110 @@ class JobRecorder:
         """Record what has changed since the last look."""
         with self._lock:
             newest = self._seen
-            for job in self._changed():
-                self._record(job)
-                newest = max(newest, job.modified)
+            for source in self._sources:
+                for job in source(self._seen):
+                    self.record(job)
+                    newest = max(newest, job.modified)
             # Another change may have been made at the time of the newest, but not yet committed.
             self._seen = max(0.0, newest - _LOOK_SECONDS)
             while self._record_points():
                 pass
 
-    def _changed(self) -> Iterator[JobRecord]:
-        after = None
-        while True:
-            query = JobQuery(limit=_PAGE_JOBS, after=after, modified=(self._seen, None))
-            page = self._jobs.page(query)
-            yield from page
-            if len(page) < _PAGE_JOBS:
-                return
-            after = (page[-1].created, page[-1].name)
-
-    def _record(self, job: JobRecord) -> None:
-        request = parse_request(job.request)
+    def find_run(self, job: str) -> Run | None:
+        """The run of a training job that the store has recorded; None if it was deleted."""
+        self.look()
         try:
-            recorded = self._runs.read(RecordedJob, job.name)
+            return self._runs.read(Run, self._runs.read(RecordedJob, job).run)
         except RecordMissing:
-            recorded = self._add(job, request)
+            return None
+
+    def record(self, job: JobFacts) -> None:
+        """Make or update the run of a job; what is recorded already is not done again."""
+        try:
+            recorded = self._runs.read(RecordedJob, job.key)
+        except RecordMissing:
+            recorded = self._add(job)
         if recorded.began != job.created:
-            self._runs.remove(RecordedJob, job.name)
-            recorded = self._add(job, request)
-        if (recorded.changed, recorded.stage) == (job.modified, job.stage):
+            self._runs.remove(RecordedJob, job.key)
+            recorded = self._add(job)
+        stage = "over" if job.is_over else job.status
+        if (recorded.changed, recorded.stage) == (job.modified, stage):
             return
-        done = replace(recorded, changed=job.modified, stage=job.stage)
+        late = job.read_end() if job.is_over and recorded.stage != "over" else {}
+        done = replace(recorded, changed=job.modified, stage=stage)
         with self._runs.transaction():
-            self._runs.change(RecordedJob, job.name, lambda _: done)
+            self._runs.change(RecordedJob, job.key, lambda _: done)
             try:
-                run = self._runs.change(Run, recorded.run, lambda run: _update(run, job, request))
-                if job.model_uri:
-                    link_model(self._runs, run, job.model_uri)
+                run = self._runs.change(Run, recorded.run, lambda run: _update(run, job, late))
             except RecordMissing:
                 return  # a client has deleted the run: so it stays
+            link_outputs(self._runs, run, job.outputs)
 
-    def _add(self, job: JobRecord, request: TrainingRequest) -> RecordedJob:
+    def _add(self, job: JobFacts) -> RecordedJob:
         """The run of a new job: the one its ExperimentConfig names, or one of its own."""
-        config: Mapping[str, str] = job.request.get("ExperimentConfig", {})
-        lineage = read_lineage(request, self._context)
-        title = config.get("TrialComponentDisplayName", "")
+        config = job.experiment_config
+        lineage = dict(job.read_lineage())
+        if job.search and job.kind != "tuning":
+            lineage["search"] = job.search
         with self._runs.transaction():
             name = self._find_free_run(config.get("RunName", "")) or self._make_name(job)
-            find_or_add(
-                self._runs, Run, name, lambda: make_run(name, title=title, tags=dict(job.tags))
-            )
+            new = make_run(name, title=job.title, tags=self._make_tags(job))
+            find_or_add(self._runs, Run, name, lambda: new)
             run = self._runs.change(
                 Run,
                 name,
                 lambda old: replace(
-                    old,
-                    source=make_job_arn(job.name),
-                    source_type="SageMakerTrainingJob",
-                    lineage=lineage,
+                    old, source=job.arn, source_type=SOURCE_TYPES[job.kind], lineage=lineage
                 ),
             )
             link_inputs(self._runs, run.name, lineage)
-            if trial := self._find_trial(config):
+            for trial in self._find_trials(job):
                 join_trial(self._runs, trial, run.name)
             now = time.time()
             recorded = RecordedJob(
-                name=job.name, run=run.name, began=job.created, created=now, modified=now
+                name=job.key, run=run.name, began=job.created, created=now, modified=now
             )
             self._runs.add(recorded)
         return recorded
 
+    def _make_tags(self, job: JobFacts) -> dict[str, str]:
+        """The job's own; MLflow's clients find the parent of a trial by a tag."""
+        tags = dict(job.tags)
+        if job.search and job.kind != "tuning":
+            try:
+                recorded = self._runs.read(RecordedJob, f"tuning/{job.search}")
+                tags[PARENT_TAG] = self._runs.read(Run, recorded.run).id
+            except RecordMissing:
+                pass  # it was deleted
+        return tags
+
     def _find_free_run(self, name: str) -> str:
         """The run a job asks for, unless it is another job's already."""
-        try:
-            return "" if not name or self._runs.read(Run, name).source else name
-        except RecordMissing:
-            return name
+        found = _find(self._runs, Run, name)
+        return "" if found is not None and found.source else name
 
-    def _make_name(self, job: JobRecord) -> str:
+    def _make_name(self, job: JobFacts) -> str:
         """As in the service; a job that was deleted and made again gets a number."""
-        name = f"{job.name}-aws-training-job"
-        known = {run.name.lower() for run in self._runs.read_all(Run)}
-        numbered = (f"{job.name}-{number}-aws-training-job" for number in count(2))
-        return (
-            name
-            if name.lower() not in known
-            else next(each for each in numbered if each.lower() not in known)
-        )
+        again = (f"{job.name}-{number}-aws-{job.kind}-job" for number in count(2))
+        names = chain([job.run_name], again)
+        return next(name for name in names if _find(self._runs, Run, name) is None)
 
-    def _find_trial(self, config: Mapping[str, str]) -> str:
-        """The trial of a job; jobs that name only an experiment share one, as in SDK v2."""
+    def _find_trials(self, job: JobFacts) -> Iterator[str]:
+        """The trials of a job; jobs that name only an experiment share one, as in SDK v2."""
+        config = job.experiment_config
         experiment, trial = config.get("ExperimentName", ""), config.get("TrialName", "")
-        if not experiment:
-            try:
-                return self._runs.read(Trial, trial).name if trial else ""
-            except RecordMissing:
-                return ""
+        if experiment:
+            yield self._make_trial(experiment, trial or make_trial_name(experiment))
+        elif known := _find(self._runs, Trial, trial):
+            yield known.name
+        if job.search:  # as the service does for each tuning job
+            own = f"{job.search}-aws-tuning-job"
+            yield self._make_trial(own, own)
+
+    def _make_trial(self, experiment: str, name: str) -> str:
         find_or_add(
             self._runs, Experiment, experiment, lambda: add_experiment(self._runs, experiment)
         )
-        name = trial or _make_trial_name(experiment)
         now = time.time()
         made = Trial(name=name, experiment=experiment, created=now, modified=now)
         return find_or_add(self._runs, Trial, name, lambda: made).name
@@ -203,9 +212,9 @@ class JobRecorder:
         found = self._context.series.read_after(start, _PAGE_POINTS)
         if not found:
             return False
-        by_job: dict[str, list[tuple[str, int, float]]] = {}
+        by_job: dict[str, list[LoggedPoint]] = {}
         for _, job, point in found:
-            by_job.setdefault(job, []).append((point.name, point.time_ms, point.value))
+            by_job.setdefault(job, []).append(point)
         with self._runs.transaction():
             for job, points in by_job.items():
                 self._log(job, points)
@@ -219,24 +228,26 @@ class JobRecorder:
         first = RecordedPoints(name=_POINTS, number=0, created=now, modified=now)
         return find_or_add(self._runs, RecordedPoints, _POINTS, lambda: first)
 
-    def _log(self, job: str, points: list[tuple[str, int, float]]) -> None:
+    def _log(self, job: str, points: list[LoggedPoint]) -> None:
         try:
             run = self._runs.read(Run, self._runs.read(RecordedJob, job).run).name
         except RecordMissing:
             return  # a client has deleted the run
         counts = {s.name: s.count for s in self._runs.summaries([run]).get(run.lower(), ())}
         numbered = []
-        for name, time_ms, value in points:
-            # A line of a log has no step that all scripts agree on: values are counted.
-            numbered.append((name, Point(counts.get(name, 0), time_ms, value)))
-            counts[name] = counts.get(name, 0) + 1
+        for each in points:
+            # Any other line than job.log's has no step that scripts agree on: values are counted.
+            number = counts.get(each.name, 0)
+            step = number if each.step is None else each.step
+            numbered.append((each.name, Point(step, each.time_ms, each.value)))
+            counts[each.name] = number + 1
         self._runs.log(run, numbered)
 
 
 def describe_experiment_config(runs: RunStore, config: Mapping[str, str]) -> Iterator[str]:
     """What a user of an ExperimentConfig may not expect, in one line each."""
     experiment, trial = config.get("ExperimentName", ""), config.get("TrialName", "")
-    known = _find(runs, Trial, trial or _make_trial_name(experiment))
+    known = _find(runs, Trial, trial or make_trial_name(experiment))
     if trial and not experiment and known is None:
         yield (
             f"ExperimentConfig names the trial '{trial}', which does not exist: this job is in "
@@ -269,33 +280,19 @@ def _find(runs: RunStore, kind: type[R], name: str) -> R | None:
         return None
 
 
-def _make_trial_name(experiment: str) -> str:
-    return f"Default-Run-Group-{experiment}"[:120]
-
-
-def _update(run: Run, job: JobRecord, request: TrainingRequest) -> Run:
+def _update(run: Run, job: JobFacts, late: Mapping[str, Any]) -> Run:
     """A run with what is known about its job; what clients have logged stays."""
-    message = job.verdict.failure_reason if job.verdict else ""
-    parameters = {
-        **{name: _shorten(read_plain(v)) for name, v in request.hyperparameters.items()},
-        "SageMaker.InstanceCount": float(len(request.hosts)),
-        "SageMaker.InstanceType": request.groups[0].instance_type,
-        "SageMaker.VolumeSizeInGB": float(request.volume_gb),
-    }
-    inputs = {
-        **{c.name: Artifact(uri=c.uri, media_type=c.content_type or "") for c in request.channels},
-        "SageMaker.ImageUri": Artifact(uri=request.image),
-    }
-    outputs = {"SageMaker.ModelArtifact": Artifact(uri=job.model_uri)} if job.model_uri else {}
+    parameters = {name: _shorten(value) for name, value in job.parameters.items()}
     return replace(
         run,
         status=job.status,
-        message=message or job.transitions[-1].message,
-        started=job.training_started,
-        ended=job.training_ended if job.stage == "ended" else None,
+        message=job.message,
+        started=job.started,
+        ended=job.ended,
         parameters=_limit({**run.parameters, **parameters}, _MOST_PARAMETERS),
-        inputs=_limit({**run.inputs, **inputs}, _MOST_ARTIFACTS),
-        outputs=_limit({**run.outputs, **outputs}, _MOST_ARTIFACTS),
+        inputs=_limit({**run.inputs, **job.inputs}, _MOST_ARTIFACTS),
+        outputs=_limit({**run.outputs, **job.outputs}, _MOST_ARTIFACTS),
+        lineage={**run.lineage, **late},
         modified=job.modified,
     )
 

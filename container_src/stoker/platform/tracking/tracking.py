@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stoker.platform.jobs.context import JobContext
-from stoker.platform.jobs.store import Store
 from stoker.platform.tracking.experiments import ExperimentOperations
+from stoker.platform.tracking.job_facts import JobSource
 from stoker.platform.tracking.jobs_as_runs import JobRecorder, describe_experiment_config
 from stoker.platform.tracking.lineage import LineageOperations
 from stoker.platform.tracking.metrics import RunMetricOperations
@@ -21,9 +21,10 @@ from stoker.tracking.store import RunStore
 class Tracking:
     """Safe to use from several threads."""
 
-    def __init__(self, context: JobContext, jobs: Store) -> None:
+    def __init__(self, context: JobContext, sources: Sequence[JobSource]) -> None:
+        """Args: sources: where each kind of job tells what has changed; parents first."""
         self._runs = RunStore(context.root.runs_database)
-        self._recorder = JobRecorder(context, jobs, self._runs)
+        self._recorder = JobRecorder(context, sources, self._runs)
 
     def start(self) -> None:
         """Begin to record jobs."""

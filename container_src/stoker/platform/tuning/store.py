@@ -52,6 +52,15 @@ class TuningStore:
             rows = self._connection.execute("SELECT record FROM tuning_jobs").fetchall()
         return sorted((_from_text(text) for (text,) in rows), key=lambda r: (r.created, r.name))
 
+    def read_changed(self, since: float) -> list[TuningRecord]:
+        """The tuning jobs that changed at or after a time."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT record FROM tuning_jobs WHERE json_extract(record, '$.modified') >= ?",
+                (since,),
+            ).fetchall()
+        return [_from_text(text) for (text,) in rows]
+
     def change(self, name: str, function: Callable[[TuningRecord], TuningRecord]) -> TuningRecord:
         """Replace a tuning job by what a pure function makes of it; returns the new one.
 

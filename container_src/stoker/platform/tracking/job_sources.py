@@ -1,0 +1,133 @@
+"""Training and tuning jobs as facts for their runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from stoker.bus.run_file import parse_run_file
+from stoker.platform.jobs.context import JobContext
+from stoker.platform.jobs.describe import make_arn
+from stoker.platform.jobs.state import JobRecord
+from stoker.platform.jobs.store import JobQuery, Store
+from stoker.platform.model.request import parse_request
+from stoker.platform.tracking.job_facts import JobFacts, JobSource
+from stoker.platform.tracking.job_lineage import MODEL, read_lineage, read_plain
+from stoker.platform.tuning.describe import make_arn as make_tuning_arn
+from stoker.platform.tuning.state import TuningRecord
+from stoker.platform.tuning.store import TuningStore
+from stoker.tracking.records import Artifact, Parameter
+
+_PAGE_JOBS = 500
+_AT_END = ("packages", "python", "metrics_file", "git_commit", "git_dirty")
+
+
+def read_training_jobs(context: JobContext, store: Store) -> JobSource:
+    """All training jobs, those of tuning jobs included."""
+
+    def changed(since: float) -> Iterator[JobFacts]:
+        after = None
+        while True:
+            page = store.page(JobQuery(limit=_PAGE_JOBS, after=after, modified=(since, None)))
+            yield from (describe_training(context, job) for job in page)
+            if len(page) < _PAGE_JOBS:
+                return
+            after = (page[-1].created, page[-1].name)
+
+    return changed
+
+
+def describe_training(context: JobContext, job: JobRecord) -> JobFacts:
+    """One training job."""
+    request = parse_request(job.request)
+    mlflow: Mapping[str, str] = job.request.get("MlflowConfig", {})
+    config: Mapping[str, str] = job.request.get("ExperimentConfig", {})
+    inputs = {
+        c.name: Artifact(uri=c.uri, media_type=c.content_type or "") for c in request.channels
+    }
+    model = {MODEL: Artifact(uri=job.model_uri)} if job.model_uri else {}
+    verdict = job.verdict.failure_reason if job.verdict else ""
+    return JobFacts(
+        kind="training",
+        name=job.name,
+        arn=make_arn(job.name),
+        created=job.created,
+        modified=job.modified,
+        status=job.status,
+        is_over=job.stage == "ended",
+        message=verdict or job.transitions[-1].message,
+        started=job.training_started,
+        ended=job.training_ended if job.stage == "ended" else None,
+        parameters={
+            **{name: read_plain(text) for name, text in request.hyperparameters.items()},
+            "SageMaker.InstanceCount": float(len(request.hosts)),
+            "SageMaker.InstanceType": request.groups[0].instance_type,
+            "SageMaker.VolumeSizeInGB": float(request.volume_gb),
+        },
+        inputs={**inputs, "SageMaker.ImageUri": Artifact(uri=request.image)},
+        outputs=model,
+        experiment_config=config or _as_experiment(mlflow),
+        title=config.get("TrialComponentDisplayName") or mlflow.get("MlflowRunName", ""),
+        tags=job.tags,
+        search=job.tuning_job_arn.rpartition("/")[2],
+        read_lineage=partial(read_lineage, request, context),
+        read_end=partial(_read_run_file, context, job.name),
+    )
+
+
+def _as_experiment(mlflow: Mapping[str, str]) -> dict[str, str]:
+    name = mlflow.get("MlflowExperimentName", "")
+    return {"ExperimentName": name} if name else {}
+
+
+def _read_run_file(context: JobContext, job: str) -> Mapping[str, Any]:
+    """What the container wrote about itself; nothing if it did not, or is not ours."""
+    try:
+        found = parse_run_file(context.root.run_file(job).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return {key: found[key] for key in _AT_END if key in found}
+
+
+def read_tuning_jobs(store: TuningStore) -> JobSource:
+    """All tuning jobs. Each is the parent of the runs of its trials."""
+
+    def changed(since: float) -> Iterator[JobFacts]:
+        yield from map(describe_tuning, store.read_changed(since))
+
+    return changed
+
+
+def describe_tuning(record: TuningRecord) -> JobFacts:
+    """One tuning job."""
+    config = record.request["HyperParameterTuningJobConfig"]
+    return JobFacts(
+        kind="tuning",
+        name=record.name,
+        arn=make_tuning_arn(record.name),
+        created=record.created,
+        modified=record.modified,
+        status=record.status,
+        is_over=record.is_over,
+        message=record.failure_reason or record.finishing,
+        started=record.created,
+        ended=record.ended,
+        parameters=_flatten(config),
+        tags=record.tags,
+        search=record.name,
+    )
+
+
+def _flatten(value: Any, path: str = "") -> dict[str, Parameter]:  # noqa: ANN401 - JSON
+    """Nested settings as parameters: `ResourceLimits.MaxNumberOfTrainingJobs`."""
+    if isinstance(value, Mapping):
+        parts = (_flatten(each, f"{path}.{key}".strip(".")) for key, each in value.items())
+        return {key: each for part in parts for key, each in part.items()}
+    if isinstance(value, bool):
+        return {path: str(value).lower()}
+    if isinstance(value, int | float) and math.isfinite(value):
+        return {path: float(value)}
+    return {path: value if isinstance(value, str) else json.dumps(value)}
