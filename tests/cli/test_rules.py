@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from stoker.cli.main import main
+from stoker.debugging.profiler_rules import PROFILER_CATALOGUE
 from stoker.debugging.rules import CATALOGUE
 from stoker.debugging.tensors import Collection, SavedStep, mark_end, write_collections, write_step
 from tests.s3_server import serve_s3
@@ -93,22 +94,23 @@ def place(request, tmp_path, monkeypatch):
 def test_ls_has_every_rule_of_the_catalogue(capsys):
     assert main(["rules", "ls"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[: len(CATALOGUE)]] == list(CATALOGUE)
+    names = [*CATALOGUE, *PROFILER_CATALOGUE]
+    assert [line.split()[0] for line in lines[: len(names)]] == names
     assert all(len(line) < 130 for line in lines)
     assert main(["rules", "ls", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert {entry["rule"] for entry in listed} == set(CATALOGUE)
+    assert [entry["rule"] for entry in listed] == names
     assert all(entry["about"] for entry in listed)
 
 
-@pytest.mark.parametrize("name", list(CATALOGUE))
+@pytest.mark.parametrize("name", [*CATALOGUE, *PROFILER_CATALOGUE])
 def test_explain_has_a_page_of_every_rule(name, capsys):
     assert main(["rules", "explain", name]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{name}\n===")
     assert "\nParameters\n" in said
     assert "\nNeeds\n" in said
-    for parameter in CATALOGUE[name].parameters.values():
+    for parameter in {**CATALOGUE, **PROFILER_CATALOGUE}[name].parameters.values():
         assert parameter.help in said
 
 

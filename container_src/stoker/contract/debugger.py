@@ -5,6 +5,8 @@ output/data/stoker/findings.jsonl  one finding a line, as it is made; part of ou
 output/data/stoker/rules.json      the status of each rule, replaced whenever it changes
 output/data/stoker/notifications/  each message that a rule sent or would have sent
 output/data/stoker/report.html     all of it for people, made at the end
+output/data/stoker/rule-output/    what the profiler's rules have seen: a folder for each, as in S3
+output/data/stoker/profiler-report.html   where time and money went
 """
 
 from __future__ import annotations
@@ -62,6 +64,14 @@ def rules_file(paths: Paths) -> str:
 
 def report_file(paths: Paths) -> str:
     return f"{paths.output_data_dir}/stoker/report.html"
+
+
+def profiler_report_file(paths: Paths) -> str:
+    return f"{paths.output_data_dir}/stoker/profiler-report.html"
+
+
+def rule_output_dir(paths: Paths) -> str:
+    return f"{paths.output_data_dir}/stoker/rule-output"
 
 
 def notifications_dir(paths: Paths) -> str:

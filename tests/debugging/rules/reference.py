@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+from stoker.debugging.profiler_rules import PROFILER_CATALOGUE
 from stoker.debugging.rule import Parameter, Rule
 from stoker.debugging.rules import CATALOGUE
 
@@ -31,12 +32,22 @@ is known, as in files that smdebug itself wrote. An expression of your own is wh
 lists what is other on purpose, and why.
 """
 
+_PROFILER_HEAD = """\
+# The rules of the profiler
+
+They look at the machines and the steps instead of tensors, and need a profile:
+`STOKER_PROFILE=auto` or a `ProfilerConfig`. `patience` makes short jobs end without a verdict;
+`preset="quick"` waits for 20 snapshots or steps only.
+"""
+
 
 def make_reference() -> str:
     """The whole page."""
-    names = " · ".join(f"[{name}](#{name.lower()})" for name in CATALOGUE)
-    sections = [make_section(CATALOGUE[name]) for name in CATALOGUE]
-    return "\n".join([_HEAD, names, "", *sections])
+    parts = [_HEAD]
+    for head, catalogue in (("", CATALOGUE), (_PROFILER_HEAD, PROFILER_CATALOGUE)):
+        names = " · ".join(f"[{name}](#{name.lower()})" for name in catalogue)
+        parts += [*([head] if head else []), names, "", *map(make_section, catalogue.values())]
+    return "\n".join(parts)
 
 
 def make_section(rule: type[Rule]) -> str:

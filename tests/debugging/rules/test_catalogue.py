@@ -7,24 +7,29 @@ import sys
 
 import pytest
 
+from stoker.debugging.profiler_rules import EXTENSIONS, PROFILER_CATALOGUE, SERVICE_RULES
 from stoker.debugging.rule import Rule
 from stoker.debugging.rules import CATALOGUE
 
+EVERY = {**CATALOGUE, **PROFILER_CATALOGUE}
 
-@pytest.mark.parametrize("name", CATALOGUE)
+
+@pytest.mark.parametrize("name", EVERY)
 def test_a_rule_is_a_class_of_its_api_name_that_explains_itself(name):
-    rule = CATALOGUE[name]
+    rule = EVERY[name]
     assert issubclass(rule, Rule)
     assert rule.__name__ == name
     summary, _, rest = (rule.__doc__ or "").partition("\n\n")
     assert summary.endswith(".")
     assert "\n" not in summary
-    assert "Fires when" in rest
+    assert "Fires " in rest or "never fires" in summary
     assert all(declared.help for declared in rule.parameters.values())
 
 
 def test_names_are_sorted_and_unknown_ones_are_missing():
     assert list(CATALOGUE) == sorted(CATALOGUE)
+    assert list(PROFILER_CATALOGUE) == sorted(PROFILER_CATALOGUE)
+    assert set(PROFILER_CATALOGUE) == {*SERVICE_RULES, *EXTENSIONS, "ProfilerReport"}
     assert len(CATALOGUE) == len(set(CATALOGUE))
     assert "AllZero" in CATALOGUE
     assert "AllOne" not in CATALOGUE

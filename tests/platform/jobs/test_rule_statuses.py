@@ -152,11 +152,15 @@ def test_the_rules_of_a_job_that_failed_before_it_trained_say_so():
     assert details(record)["a"] == "the job ended before this rule was evaluated"
 
 
-def test_profiler_rules_are_told_apart_and_not_said_to_have_passed():
-    answer = describe(new("a", ProfilerRuleConfigurations=[rule("report")]))
+def test_rules_of_the_profiler_have_a_list_of_their_own_and_the_same_evaluator():
+    record = new("a", ProfilerRuleConfigurations=[rule("report")])
+    record = note(record, report="IssuesFound")
+    answer = describe(record)
     (status,) = answer["ProfilerRuleEvaluationStatuses"]
-    assert status["RuleEvaluationStatus"] == "Error"
-    assert "does not evaluate profiler rules yet" in status["StatusDetails"]
+    assert status["RuleEvaluationStatus"] == "IssuesFound"
+    assert [s["RuleConfigurationName"] for s in answer["DebugRuleEvaluationStatuses"]] == ["a"]
+    with pytest.raises(ApiFault, match="both have 'a'"):
+        read_request(new("a", ProfilerRuleConfigurations=[rule("a")]).request)
 
 
 @pytest.mark.parametrize("name", ["VanishingGradient", "x" * 256, "a rule/of mine_2", "Ü", "-"])

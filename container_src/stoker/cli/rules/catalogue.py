@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.debugging.need import Need, check_needs
+from stoker.debugging.profiler_rules import PROFILER_CATALOGUE
 from stoker.debugging.rule import Parameter, Rule
 from stoker.debugging.rule_faults import RULE_FAULTS, describe_fault
 from stoker.debugging.rules import CATALOGUE
@@ -18,6 +19,7 @@ from stoker.errors import RuleInvalid
 from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import make_table
 
+_CATALOGUES: tuple[Mapping[str, type[Rule]], ...] = (CATALOGUE, PROFILER_CATALOGUE)
 _COLUMNS = 96
 _FIX = "fix that line; docs/guide/rules.md shows a whole rule"
 _KINDS = {int: "whole number", float: "number", bool: "True or False", str: "text"}
@@ -30,11 +32,12 @@ def find_rule(name: str) -> type[Rule]:
         UsageRefused: there is no such rule (names the nearest), or it cannot be loaded.
     """
     known = find_name(name)
-    if known in CATALOGUE:
-        return CATALOGUE[known]
+    for catalogue in _CATALOGUES:
+        if known in catalogue:
+            return catalogue[known]
     if ":" in name:
         return _load(name)
-    near = difflib.get_close_matches(name, CATALOGUE, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, _names(), n=1, cutoff=0.5)
     fix = f"did you mean {near[0]}?" if near else "`stoker rules ls` lists all;"
     raise UsageRefused(
         f"there is no rule {name!r}", fix=f"{fix} your own class is mine.py:LargeGradient"
@@ -43,13 +46,13 @@ def find_rule(name: str) -> type[Rule]:
 
 def find_name(name: str) -> str:
     """`VanishingGradient` of `vanishing_gradient`; what is not in the catalogue stays as it is."""
-    spelled = {_letters(known): known for known in CATALOGUE}
+    spelled = {_letters(known): known for known in _names()}
     return spelled.get(_letters(name), name)
 
 
 def make_listing() -> list[dict[str, str]]:
-    """Every rule with the first line of what it says of itself."""
-    return [{"rule": name, "about": _summary(CATALOGUE[name])} for name in CATALOGUE]
+    """Every rule with the first line of what it says of itself; those of the profiler last."""
+    return [{"rule": name, "about": _summary(find_rule(name))} for name in _names()]
 
 
 def render_listing(listing: Sequence[Mapping[str, str]]) -> str:
@@ -82,6 +85,9 @@ def render_page(page: Mapping[str, Any]) -> str:
     lines = [rule, "=" * len(rule), "", page["about"], "", "Parameters"]
     rows = [(f"  {p['name']}", _default(p), p["kind"], p["help"]) for p in page["parameters"]]
     lines += make_table(rows) or ["  none"]
+    if name in PROFILER_CATALOGUE:
+        lines += ["", "Needs", "  a profile: STOKER_PROFILE=auto, or a ProfilerConfig"]
+        return "\n".join([*lines, "", "Use", f'  STOKER_RULES="{name}"', "  stoker report JOB"])
     lines += ["", "Needs", *(f"  {need}" for need in needs or ["what its parameters name"])]
     lines += ["", "Use", f'  STOKER_RULES="{name}"', f"  stoker rules run {name} DIR"]
     return "\n".join(lines)
@@ -101,6 +107,10 @@ def say_need(need: Need) -> str:
     enough = f"; {', '.join(need.reductions)} will do" if need.reductions else ""
     optional = "; it continues without" if need.is_optional else ""
     return f"{what}{position}{enough}{optional}"
+
+
+def _names() -> list[str]:
+    return [name for catalogue in _CATALOGUES for name in catalogue]
 
 
 def _load(name: str) -> type[Rule]:

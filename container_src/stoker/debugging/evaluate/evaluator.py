@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from stoker.bus.rule_status import write_rule_statuses
-from stoker.contract.debugger import findings_file
+from stoker.contract.debugger import findings_file, profiler_dir, rule_output_dir
 from stoker.contract.job import Job
 from stoker.debugging.actions import ActionRunner, Notice
 from stoker.debugging.evaluate.findings_file import FindingsFile
+from stoker.debugging.evaluate.profile_watch import AddedRules, ProfileWatch
 from stoker.debugging.evaluate.signals import EvaluatorSignals
 from stoker.debugging.evaluate.watched import Fired, WatchedRule
 from stoker.debugging.tensors import SavedTensors
@@ -47,7 +48,7 @@ class Evaluator:
         say: Callable[[str], None],
     ) -> None:
         self._job = job
-        self._rules = rules
+        self._rules = list(rules)
         self._saved = saved
         self._signals = signals
         self._say = say
@@ -60,6 +61,13 @@ class Evaluator:
         self._steps = 0
         self._last_news = time.monotonic()
         self._written_at = 0.0
+        self._profile = ProfileWatch(
+            rules,
+            folder=profiler_dir(job.paths, job.services.profiler),
+            output=rule_output_dir(job.paths),
+            say=self._say_once,
+        )
+        self._added = AddedRules(job)
         self._said: set[str] = set()
 
     def run(self) -> None:
@@ -73,6 +81,7 @@ class Evaluator:
             else:
                 self._evaluate_time()
                 time.sleep(LOOK_SECONDS)
+            self._evaluate_profile()
         self._conclude()
 
     def _is_time_over(self) -> bool:
@@ -139,6 +148,18 @@ class Evaluator:
                 self._write()
         self._warn_of_errors()
 
+    def _evaluate_profile(self, *, is_last: bool = False) -> None:
+        for spec in self._added.look():
+            if spec.name not in {rule.status.name for rule in self._rules}:
+                self._say(f"rule {spec.name} was added to the job")
+                self._rules.append(WatchedRule(spec))
+                self._profile.add(self._rules[-1])
+                self._write()
+        for fired in self._profile.look(step=max(self._evaluated, 0), is_last=is_last):
+            self._tell(fired)
+            self._write()
+        self._warn_of_errors()
+
     def _tell(self, fired: Fired) -> None:
         finding = fired.finding
         hint = f" ({finding.hint})" if finding.hint else ""
@@ -156,6 +177,7 @@ class Evaluator:
 
     def _conclude(self) -> None:
         self._look()  # told to conclude in the middle of a step, it knows only the steps before
+        self._evaluate_profile(is_last=True)
         left = max(map(self._end_rule, self._rules), default=0)
         self._write()
         if left:
@@ -181,6 +203,8 @@ class Evaluator:
         if rule.is_over:
             return 0
         left = len(self._waiting) + (rule.last_step < self._evaluated)
+        if rule.scan_seconds is not None:
+            left = 0  # it has looked at everything a moment ago
         if self._signals.is_job_stopped:
             rule.stop("the training job was stopped")
         elif left:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stoker.bus.rule_status import RuleStatus
 from stoker.debugging.need import Need, check_needs
+from stoker.debugging.profiler_rules.profile import Profile
+from stoker.debugging.profiler_rules.profiler_rule import ProfilerRule
 from stoker.debugging.rule import Finding, Rule
 from stoker.debugging.rule_faults import RULE_FAULTS, describe_fault, time_limit
 from stoker.debugging.specs import Action, RuleSpec, make_rule
@@ -64,6 +66,8 @@ class WatchedRule:
         """The first of them, and why."""
         self.last_step = -1
         """The newest step that it was asked about."""
+        self.profiler_reports: Mapping[str, Mapping[str, Any]] = {}
+        """Of a rule of the profiler: rule → what it has seen, as the service writes it."""
         self._rule: Rule | None = None
         self._needs: Sequence[Need] = ()
         self._met: set[Need] = set()
@@ -79,6 +83,12 @@ class WatchedRule:
             self._end("Error", describe_fault(error))
         if getattr(self._rule, "stop_training_on_fire", False):
             self.spec = replace(spec, actions=(*spec.actions, Action(kind="stop")))
+
+    @property
+    def scan_seconds(self) -> float | None:
+        """How often it wants to see the profile; None if it is not about that."""
+        rule = self._rule
+        return rule.scan_interval_us / 1e6 if isinstance(rule, ProfilerRule) else None
 
     @property
     def is_over(self) -> bool:
@@ -126,6 +136,21 @@ class WatchedRule:
             return None
         return self._note(finding, last_step, "GLOBAL", last_step)
 
+    def evaluate_profile(self, profile: Profile, *, step: int, is_last: bool) -> Fired | None:
+        """Has a rule of the profiler look at what was measured so far."""
+        rule = self._rule
+        if not isinstance(rule, ProfilerRule) or self.is_over:
+            return None
+        try:
+            with time_limit(self._longest_seconds):
+                finding = _checked(rule.scan(profile, is_last=is_last))
+                self.profiler_reports = rule.reports()
+        except RULE_FAULTS as error:  # as above
+            self._end("Error", describe_fault(error))
+            return None
+        self.status = self.status.replace(evaluated_steps=rule.datapoints)
+        return self._note(finding, step, "GLOBAL", step)
+
     def finish(self, *, names: Sequence[str], steps: int) -> str:
         """The run has ended and all of it was seen.
 
@@ -138,6 +163,10 @@ class WatchedRule:
         """
         if self._rule is None or self.is_over:
             return ""
+        if isinstance(self._rule, ProfilerRule):
+            lacking = self._rule.lacking
+            self._end("NoIssuesFound", lacking)
+            return f"rule {self.status.name} {lacking}" if lacking else ""
         try:
             with time_limit(self._longest_seconds):
                 lacking = self._lacks(self._rule, names, steps)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from stoker.debugging.need import Need, check_needs
+from stoker.debugging.profiler_rules import PROFILER_CATALOGUE
+from stoker.debugging.profiler_rules.profiler_rule import ProfilerRule
 from stoker.debugging.rule import Rule
 from stoker.debugging.rule_faults import RULE_FAULTS, describe_fault, time_limit
 from stoker.debugging.specs.spec import RuleSpec
@@ -102,20 +104,26 @@ def _find_class(spec: RuleSpec, code_dir: Path | None) -> type[Rule]:
     # Here, not above: code that only reads specs need not have NumPy.
     from stoker.debugging.rules import CATALOGUE
 
-    if not spec.source and spec.rule in CATALOGUE:
-        return CATALOGUE[spec.rule]
+    if not spec.source:
+        for catalogue in (CATALOGUE, PROFILER_CATALOGUE):
+            if spec.rule in catalogue:
+                return catalogue[spec.rule]
     if spec.source or ":" in spec.rule:
         from stoker.debugging.rules.loading import load_rule
 
         return load_rule(spec.rule, folder=Path(spec.source) if spec.source else code_dir)
-    raise _unknown(spec.rule, CATALOGUE)
+    raise _unknown(spec.rule, {**dict.fromkeys(CATALOGUE), **dict.fromkeys(PROFILER_CATALOGUE)})
 
 
 def _parameters(spec: RuleSpec, cls: type[Rule]) -> dict[str, str]:
     parameters = dict(spec.parameters)
     if spec.other_trials:
         parameters[OTHER_TRIALS] = ",".join(spec.other_trials)
-    return quicken_parameters(spec.rule, parameters) if spec.preset else parameters
+    if not spec.preset:
+        return parameters
+    if issubclass(cls, ProfilerRule):
+        return cls.quicken(parameters)
+    return quicken_parameters(spec.rule, parameters)
 
 
 def _needs_of(spec: RuleSpec, rule: Rule) -> Sequence[Need]:
@@ -132,7 +140,7 @@ def _named(spec: RuleSpec, message: str) -> str:
     return message if message.startswith(f"rule {spec.name}") else f"rule {spec.name}: {message}"
 
 
-def _unknown(rule: str, catalogue: Mapping[str, type[Rule]]) -> RuleInvalid:
+def _unknown(rule: str, catalogue: Mapping[str, object]) -> RuleInvalid:
     near = difflib.get_close_matches(rule, catalogue, n=1, cutoff=0.5)
     spelled = {name.lower().replace("_", ""): name for name in catalogue}
     same = spelled.get(rule.lower().replace("_", ""))

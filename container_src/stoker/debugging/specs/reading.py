@@ -15,8 +15,8 @@ from stoker.debugging.specs.short_form import read_short_form
 from stoker.debugging.specs.spec import RuleSpec
 from stoker.errors import RuleInvalid
 
-MOST_RULES = 20
-"""As many as the service takes for one job."""
+MOST_RULES = 40
+"""The service takes 20 of the debugger and 20 of the profiler for one job."""
 
 
 def read_specs(text: str) -> list[RuleSpec]:

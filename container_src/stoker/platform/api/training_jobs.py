@@ -32,6 +32,8 @@ _UPDATABLE = (
     "RemoteDebugConfig",
 )
 
+_READ_AGAIN = {"ProfilerConfig", "ProfilerRuleConfigurations"}
+
 
 class TrainingJobs:
     """The operations of training jobs; safe to call from several threads."""
@@ -78,7 +80,7 @@ class TrainingJobs:
         return {}
 
     def _update(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The profiler reads its configuration again while it runs; the rest is only shown."""
+        """Profiler and rules read their configuration again while they run."""
         found = self._find(params)
         changes = {key: params[key] for key in _UPDATABLE if key in params}
         is_available = found.warm is not None and found.warm.status == "Available"
@@ -94,7 +96,7 @@ class TrainingJobs:
         require_buckets(read_request(update(found).request), self._context.storage)
         record = self._store.change(found.name, update)
         self._supervisor.pools.look_again()
-        if record.stage == "training" and "ProfilerConfig" in changes:
+        if record.stage == "training" and _READ_AGAIN & changes.keys():
             self._write_config_files(record)
         return {"TrainingJobArn": make_arn(record.name)}
 

@@ -19,18 +19,16 @@ from stoker.platform.data.channels import find_changed_channels
 from stoker.platform.data.confined import make_readable, read_start
 from stoker.platform.data.failures import UploadFailed
 from stoker.platform.data.rule_output import upload_findings
-from stoker.platform.data.sync import FolderSync
 from stoker.platform.engines.engine import Engine, Exit, Standby
 from stoker.platform.jobs.changes import change_attempt
 from stoker.platform.jobs.context import JobContext, say_once
 from stoker.platform.jobs.control import Breakpoints, JobControl, ServerClosing, next_deadline
 from stoker.platform.jobs.hosts import (
     PipeChannels,
-    list_synced_folders,
     make_launch,
-    make_sync,
     run_name,
 )
+from stoker.platform.jobs.kept_folders import FolderSyncs
 from stoker.platform.jobs.log_pump import LogPump
 from stoker.platform.jobs.metric_files import MetricFiles
 from stoker.platform.jobs.metrics import MetricReader, MetricWatch
@@ -39,7 +37,7 @@ from stoker.platform.jobs.spot import SpotSchedule
 from stoker.platform.jobs.state import Cause, HostExit, JobRecord
 from stoker.platform.jobs.warm_pools import CACHE_DIR, find_standby
 from stoker.platform.model.mount import Mount
-from stoker.platform.model.request import TrainingRequest
+from stoker.platform.model.request import TrainingRequest, parse_request
 
 _UPLOADED = ("checkpoints", "model", "output")
 """Folders of /opt/ml that are read once the job is over."""
@@ -75,20 +73,14 @@ class AttemptRun:
             ending.callback(pipe_channels.stop)
             pipe_channels.start(self._hosts_there(record))
             self._launch(record)
-            syncs = [
-                make_sync(self.context.root, self.request, host, kept, self.context.storage)
-                for host in self.request.hosts
-                for kept in list_synced_folders(self.request)
-            ]
-            for sync in syncs:
-                ending.callback(sync.flush_and_stop, 0.0)
-                sync.start()
+            syncs = FolderSyncs(self.context.root, self.context.storage, ending)
+            syncs.start(self.request)
             pumps = self._start_pumps(record)
             files = MetricFiles(self.context, self.request, record.attempt.number)
             ending.callback(self._start_metrics(files).stop)
             rules = RuleWatch(self._leader_dir, self.control)
             try:
-                exits = self._follow(pipe_channels, rules)
+                exits = self._follow(pipe_channels, rules, syncs)
                 self.breakpoints.at(self.request.name, "drain")
                 self._drain(pumps)
             except ServerClosing:
@@ -208,8 +200,11 @@ class AttemptRun:
         watch.start()
         return watch
 
-    def _follow(self, pipe_channels: PipeChannels, rules: RuleWatch) -> dict[str, HostExit]:
+    def _follow(
+        self, pipe_channels: PipeChannels, rules: RuleWatch, syncs: FolderSyncs
+    ) -> dict[str, HostExit]:
         record = self.control.read()
+        request = record.request
         names = {host: self._name(record, host) for host in self.request.hosts}
         watch = HostWatch(self.context.engine, self.control, names)
         while not watch.over():
@@ -219,6 +214,9 @@ class AttemptRun:
             pipe_channels.require_whole()
             rules.look()
             record = self.control.read()
+            if record.request != request:  # UpdateTrainingJob: a profile, or more rules
+                request = record.request
+                syncs.start(parse_request(request))
             cause = record.attempt.cause or self._cause(record, watch)
             if cause and record.attempt.signalled is None:
                 record = self._tell(record, cause, watch, rules)
@@ -296,17 +294,13 @@ class AttemptRun:
             pump.run_is_over.set()
             pump.join(_DRAIN_SECONDS)
 
-    def _flush(self, syncs: list[FolderSync], exits: dict[str, HostExit]) -> None:
+    def _flush(self, syncs: FolderSyncs, exits: dict[str, HostExit]) -> None:
         """Upload what is left of the kept folders; what cannot be is said in the log.
 
         A job that did all its work fails by it; one that failed or was stopped keeps its reason.
         """
         failures: list[UploadFailed] = []
-        for sync in syncs:
-            try:
-                sync.flush_and_stop(_FLUSH_SECONDS)
-            except UploadFailed as failure:
-                failures.append(failure)
+        syncs.flush(_FLUSH_SECONDS, failures.append)
         say_once(self.context.streams, self.request, *(failure.message for failure in failures))
         worked = all(exit_.code == 0 for exit_ in exits.values())
         if failures and worked and not self.control.read().attempt.cause:

@@ -1,34 +1,35 @@
-"""What each host of a job gets: launch, synced folders, input, pipe channels, end markers."""
+"""What each host of a job gets: launch, input, pipe channels."""
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from stoker.bus.run_file import METRICS_FOLDER, METRICS_VARIABLE
 from stoker.bus.stop import PLATFORM_VARIABLE
-from stoker.contract.debugger import END_MARKER, carries_rules, split_rules
+from stoker.contract.debugger import carries_rules, split_rules
 from stoker.contract.paths import OPT_ML
 from stoker.machine.failures import EngineLost
 from stoker.platform.data.channels import prepare_channels
 from stoker.platform.data.config_files import write_config_files
 from stoker.platform.data.pipes import Pipes
-from stoker.platform.data.storage import S3Uri, Storage, parse_uri
-from stoker.platform.data.sync import FolderSync
-from stoker.platform.engines.engine import Launch, Network, Standby, in_opt_ml
+from stoker.platform.engines.engine import Launch, Network, Standby
 from stoker.platform.jobs.context import JobContext, say_once
 from stoker.platform.jobs.describe import make_arn
+from stoker.platform.jobs.kept_folders import (
+    list_synced_folders,
+    make_mounts,
+    make_sync,
+    remove_end_markers,
+)
 from stoker.platform.jobs.warm_pools import CACHE_DIR, make_cache_mount
 from stoker.platform.model.mount import Mount
 from stoker.platform.model.request import TrainingRequest
-from stoker.platform.model.root import REGION, Root
+from stoker.platform.model.root import REGION
 
 CACHE_VARIABLE = "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"
 THREADS_VARIABLE = "OMP_NUM_THREADS"
@@ -108,18 +109,18 @@ def _share(request: TrainingRequest, context: JobContext) -> str:
 
 def make_rules_variables(request: TrainingRequest) -> dict[str, str]:
     """The rules of a request as the leader's evaluator reads them: the API's shape, as JSON."""
-    if not request.debug_rules:
+    if not request.rules:
         return {}
     rules = [
         {"RuleConfigurationName": rule.name, "RuleParameters": dict(rule.parameters)}
-        for rule in request.debug_rules
+        for rule in request.rules
     ]
     return split_rules(json.dumps(rules), limit_characters=_PIECE_CHARACTERS)
 
 
 def _own_environment(request: TrainingRequest) -> dict[str, str]:
     """What the request sets. Of two lists of rules, the one that is described is evaluated."""
-    if not request.debug_rules:
+    if not request.rules:
         return dict(request.environment)
     return {k: v for k, v in request.environment.items() if not carries_rules(k)}
 
@@ -142,88 +143,6 @@ def _platform_environment(request: TrainingRequest, context: JobContext) -> Mapp
         "AWS_SECRET_ACCESS_KEY": context.credentials.secret_key,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SyncedFolder:
-    """A folder that is kept in S3."""
-
-    name: str
-    local_path: str
-    """As the host sees it."""
-
-    uri: str
-    """The prefix its files lie under."""
-
-    checkpoints: bool = False
-    """Copied to the host before it starts; the uploader leaves its marker files."""
-
-
-def list_synced_folders(request: TrainingRequest) -> list[SyncedFolder]:
-    """What the request wants kept; the keys are the service's."""
-    kept = []
-    if (asked := request.checkpoint) is not None:
-        # One prefix for all hosts and all jobs that name it: that is how a job is resumed.
-        kept.append(
-            SyncedFolder(
-                name="checkpoints",
-                local_path=asked.local_path,
-                uri=asked.uri,
-                checkpoints=True,
-            )
-        )
-    for name, folder in (
-        ("tensorboard", request.tensorboard),
-        ("debug", request.debug_hook),
-        ("profiler", request.profiler),
-    ):
-        if folder is not None:
-            uri = f"{folder.uri.rstrip('/')}/{request.name}/{name}-output"
-            kept.append(SyncedFolder(name=name, local_path=folder.local_path, uri=uri))
-    return kept
-
-
-def make_sync(
-    root: Root, request: TrainingRequest, host: str, kept: SyncedFolder, storage: Storage
-) -> FolderSync:
-    """The uploader of one folder of one host."""
-    base, folder = _places(root, request, host, kept)
-    return FolderSync(
-        folder,
-        kept.uri,
-        storage,
-        down=kept.checkpoints,
-        markers=kept.checkpoints,
-        base=base,
-        journal=root.job_dir(request.name) / f"{host}-{kept.name}.journal",
-        # smdebug writes `X.tmp` and renames it. Its readers fail at an unfinished index, and look
-        # for the tensors of each index, and for no more of either after the end marker.
-        unfinished=(".tmp",) if kept.name in ("debug", "profiler") else (),
-        last=("index", END_MARKER) if kept.name == "debug" else (),
-    )
-
-
-def make_mounts(root: Root, request: TrainingRequest, host: str) -> list[Mount]:
-    """The kept folders that do not lie below /opt/ml; they are made."""
-    mounts = []
-    for kept in list_synced_folders(request):
-        if in_opt_ml(kept.local_path) is None:
-            _, folder = _places(root, request, host, kept)
-            folder.mkdir(parents=True, exist_ok=True)
-            mounts.append(Mount(source=folder, target=kept.local_path))
-    return mounts
-
-
-def _places(
-    root: Root, request: TrainingRequest, host: str, kept: SyncedFolder
-) -> tuple[Path, Path]:
-    """A folder that can be trusted, and the kept one below it, where the job may put links."""
-    below = in_opt_ml(kept.local_path)
-    if below is not None:
-        base = root.host_dir(request.name, host)
-        return base, base / below
-    base = root.job_dir(request.name) / f"{host}-kept"
-    return base, base / kept.name
 
 
 _FOLDERS = ("input/config", "input/data", "model", "output/data", "code", METRICS_FOLDER)
@@ -334,27 +253,3 @@ class PipeChannels:
         for pipes in self._pipes:
             if pipes.failure is not None:
                 raise pipes.failure
-
-
-_MARKED_FOLDERS = {"debug": ("",), "profiler": ("system", "framework")}
-
-
-def put_end_markers(request: TrainingRequest, storage: Storage) -> None:
-    """The job has ended, and all that it saved is in S3."""
-    for place in list_end_markers(request):
-        storage.upload(io.BytesIO(), place, patient=True)
-
-
-def remove_end_markers(request: TrainingRequest, storage: Storage) -> None:
-    """The job begins, or continues."""
-    for place in list_end_markers(request):
-        storage.delete(place)
-
-
-def list_end_markers(request: TrainingRequest) -> list[S3Uri]:
-    """Where readers look for them; nowhere if the job saves neither tensors nor profiles."""
-    return [
-        parse_uri(kept.uri).join(*filter(None, [folder]), END_MARKER)
-        for kept in list_synced_folders(request)
-        for folder in _MARKED_FOLDERS.get(kept.name, ())
-    ]

@@ -25,7 +25,10 @@ _EVALUATOR_DIED = (
     "the evaluator ended before it had evaluated every step; its last words are in the job's log"
 )
 _NOT_BEGUN = "the job ended before this rule was evaluated"
-_NO_PROFILER_RULES = "the local platform does not evaluate profiler rules yet"
+_KINDS = {
+    "DebugRuleEvaluationStatuses": "DebugRuleConfigurations",
+    "ProfilerRuleEvaluationStatuses": "ProfilerRuleConfigurations",
+}
 
 
 def parse_statuses(text: bytes, now: float) -> tuple[RuleStatus, ...]:
@@ -86,22 +89,12 @@ def settle(record: JobRecord, now: float) -> JobRecord:
 def describe_rules(record: JobRecord) -> dict[str, Any]:
     """The two lists of DescribeTrainingJob's answer; a job without rules has none of them."""
     known = {rule.name: rule for rule in record.rules}
-    debugger = [
-        known.get(name) or RuleStatus(name=name, status="InProgress", modified=record.created)
-        for name in (rule["RuleConfigurationName"] for rule in _rules(record))
-    ]
-    profiler = [
-        RuleStatus(
-            name=rule["RuleConfigurationName"],
-            status="Error",
-            details=_NO_PROFILER_RULES,
-            modified=record.created,
-        )
-        for rule in record.request.get("ProfilerRuleConfigurations", ())
-    ]
     shown = {
-        "DebugRuleEvaluationStatuses": [_show(record, rule) for rule in debugger],
-        "ProfilerRuleEvaluationStatuses": [_show(record, rule) for rule in profiler],
+        field: [
+            _show(record, known.get(name) or _first(record, name))
+            for name in (rule["RuleConfigurationName"] for rule in record.request.get(asked, ()))
+        ]
+        for field, asked in _KINDS.items()
     }
     return {field: statuses for field, statuses in shown.items() if statuses}
 
@@ -114,7 +107,11 @@ def make_rule_job_arn(job: str, rule: str) -> str:
 
 
 def _rules(record: JobRecord) -> list[Mapping[str, Any]]:
-    return list(record.request.get("DebugRuleConfigurations", ()))
+    return [rule for asked in _KINDS.values() for rule in record.request.get(asked, ())]
+
+
+def _first(record: JobRecord, name: str) -> RuleStatus:
+    return RuleStatus(name=name, status="InProgress", modified=record.created)
 
 
 def _is_found(rule: RuleStatus | None) -> bool:

@@ -14,7 +14,7 @@ from stoker.platform.engines.engine import Engine
 from stoker.platform.jobs.changes import new_job
 from stoker.platform.jobs.context import JobContext
 from stoker.platform.jobs.describe import make_arn
-from stoker.platform.jobs.hosts import list_synced_folders
+from stoker.platform.jobs.kept_folders import list_synced_folders
 from stoker.platform.jobs.spot import SpotInvalid, read_schedule
 from stoker.platform.jobs.state import JobRecord
 from stoker.platform.jobs.store import NameTaken, Store, UnknownJob

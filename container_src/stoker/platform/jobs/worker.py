@@ -42,7 +42,8 @@ from stoker.platform.jobs.control import (
     Slots,
     next_deadline,
 )
-from stoker.platform.jobs.hosts import prepare_hosts, put_end_markers, show_setting
+from stoker.platform.jobs.hosts import prepare_hosts, show_setting
+from stoker.platform.jobs.kept_folders import put_end_markers
 from stoker.platform.jobs.log_pump import count_lines
 from stoker.platform.jobs.metrics import MetricReader, describe_problems, read_final
 from stoker.platform.jobs.spot import NEVER, SpotSchedule, read_schedule

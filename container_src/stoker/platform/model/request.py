@@ -87,7 +87,8 @@ class DebugHook:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DebugRule:
-    """A rule of the debugger; the job's own container evaluates it, whatever image was named."""
+    """A rule of debugger or profiler; the job's own container evaluates it, whatever image was
+    named."""
 
     name: str
     parameters: Mapping[str, str]
@@ -143,6 +144,7 @@ class TrainingRequest:
     tensorboard: SyncedFolder | None
     debug_hook: DebugHook | None
     debug_rules: tuple[DebugRule, ...]
+    profiler_rules: tuple[DebugRule, ...]
     profiler: Profiler | None
     metric_definitions: tuple[tuple[str, str], ...]
     """Names and regular expressions."""
@@ -150,6 +152,11 @@ class TrainingRequest:
     isolated: bool
     encrypted_traffic: bool
     tags: tuple[Mapping[str, str], ...]
+
+    @property
+    def rules(self) -> tuple[DebugRule, ...]:
+        """Of the debugger and of the profiler: one evaluator looks after all of them."""
+        return (*self.debug_rules, *self.profiler_rules)
 
     def group_of(self, host: str) -> HostGroup:
         """The group a host belongs to."""
@@ -205,6 +212,9 @@ def parse_request(raw: Mapping[str, Any]) -> TrainingRequest:
         debug_hook=_debug_hook(raw.get("DebugHookConfig")),
         debug_rules=tuple(
             _debug_rule(rule, raw) for rule in raw.get("DebugRuleConfigurations", ())
+        ),
+        profiler_rules=tuple(
+            _debug_rule(rule, raw) for rule in raw.get("ProfilerRuleConfigurations", ())
         ),
         profiler=parse_profiler(raw.get("ProfilerConfig")),
         metric_definitions=tuple(

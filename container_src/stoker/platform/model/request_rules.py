@@ -234,6 +234,15 @@ def _profiler(raw: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _debugger_rules(raw: Mapping[str, Any]) -> Iterator[str]:
+    names_of = [
+        {rule["RuleConfigurationName"] for rule in raw.get(field, ())}
+        for field in ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
+    ]
+    for name in sorted(set.intersection(*names_of)):
+        yield (
+            f"DebugRuleConfigurations and ProfilerRuleConfigurations both have '{name}': their "
+            "output would be in one folder. Choose another name."
+        )
     for field in ("DebugRuleConfigurations", "ProfilerRuleConfigurations"):
         names = [rule["RuleConfigurationName"] for rule in raw.get(field, ())]
         for name in _repeated(names):
