@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import http.client
+import io
 import os
 import socket
 import threading
@@ -339,6 +340,69 @@ def test_what_is_made_public_and_only_that_needs_no_signature(s3, address):
             assert answer.code == 403
     s3.put_bucket_acl(Bucket=BUCKET, ACL="public-read")
     assert b"<Key>private</Key>" in send(urllib.request.Request(f"{address}/{BUCKET}"))
+
+
+def test_what_would_be_silently_ignored_is_refused(s3):
+    key = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": b"0" * 32}
+    s3.put_object(Bucket=BUCKET, Key="k", Body=b"first")
+    for call, params in (
+        (s3.put_object, {"Key": "k", "Body": b"more", "WriteOffsetBytes": 5}),
+        (s3.put_object, {"Key": "k", "Body": b"secret", **key}),
+        (s3.rename_object, {"Key": "k", "RenameSource": f"/{BUCKET}/other"}),
+        (s3.put_bucket_versioning, {"VersioningConfiguration": {"Status": "Enabled"}}),
+        (s3.put_bucket_policy, {"Policy": "{}"}),
+    ):
+        assert code_of(call, **params) == "NotImplemented"
+    assert read(s3, "k") == b"first"
+
+
+def test_settings_that_nobody_made_are_not_set(s3):
+    assert code_of(s3.get_bucket_policy) == "NoSuchBucketPolicy"
+    assert code_of(s3.get_public_access_block) == "NoSuchPublicAccessBlockConfiguration"
+    assert "LoggingEnabled" not in s3.get_bucket_logging(Bucket=BUCKET)
+    assert code_of(s3.get_bucket_ownership_controls) == "OwnershipControlsNotFoundError"
+
+
+def test_a_bucket_keeps_its_region_and_refuses_acls_if_told_so(s3):
+    place = {"LocationConstraint": "eu-west-1"}
+    ours, other = "000000000000", "111111111111"
+    s3.create_bucket(
+        Bucket="own",
+        CreateBucketConfiguration=place,
+        ObjectOwnership="BucketOwnerEnforced",
+    )
+    try:
+        assert s3.get_bucket_location(Bucket="own")["LocationConstraint"] == "eu-west-1"
+        assert s3.head_bucket(Bucket="own", ExpectedBucketOwner=ours)["BucketRegion"]
+        with pytest.raises(ClientError, match="AccessControlListNotSupported"):
+            s3.put_object(Bucket="own", Key="k", Body=b"1", ACL="public-read")
+        with pytest.raises(ClientError, match=r"AccessDenied.*000000000000"):
+            s3.put_object(Bucket="own", Key="k", Body=b"1", ExpectedBucketOwner=other)
+        s3.delete_bucket_ownership_controls(Bucket="own")
+        s3.put_bucket_acl(Bucket="own", ACL="public-read")
+        rules = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+        with pytest.raises(ClientError, match="InvalidBucketAclWithObjectOwnership"):
+            s3.put_bucket_ownership_controls(Bucket="own", OwnershipControls=rules)
+    finally:
+        s3.delete_bucket(Bucket="own")
+
+
+def test_the_encryption_that_was_asked_for_is_said_back(s3):
+    asked = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "alias/mine"}
+    parts = TransferConfig(multipart_threshold=MIB, multipart_chunksize=5 * MIB)
+    s3.upload_fileobj(io.BytesIO(b"x" * 6 * MIB), BUCKET, "k", ExtraArgs=asked, Config=parts)
+    assert asked.items() <= s3.head_object(Bucket=BUCKET, Key="k").items()
+    assert asked.items() <= s3.put_object(Bucket=BUCKET, Key="k", Body=b"1", **asked).items()
+
+
+def test_metadata_beyond_ascii_comes_back(s3):
+    def add(params, **_):
+        params["headers"] |= {"x-amz-meta-m": "Grüße"}
+
+    s3.meta.events.register("before-call.s3.PutObject", add)
+    s3.put_object(Bucket=BUCKET, Key="k", Body=b"1")
+    s3.meta.events.unregister("before-call.s3.PutObject", add)
+    assert s3.head_object(Bucket=BUCKET, Key="k")["Metadata"] == {"m": "Grüße"}
 
 
 def test_an_object_larger_than_the_disk_is_refused_before_its_body(s3, session, address):

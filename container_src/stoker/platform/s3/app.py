@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+import sqlite3
 from collections.abc import Callable, Mapping
 from urllib.parse import unquote_to_bytes
 
-from stoker.platform.model.root import Credentials
+from stoker.platform.model.root import ACCOUNT, Credentials
 from stoker.platform.model.signature import (
     UNSIGNED_PAYLOAD,
     Message,
@@ -19,26 +20,23 @@ from stoker.platform.model.signature import (
     split_query,
 )
 from stoker.platform.s3 import acl_calls, bucket_calls, object_calls, post_form, upload_calls
+from stoker.platform.s3.body import is_full, make_full
 from stoker.platform.s3.call import Call, answer_xml
 from stoker.platform.s3.faults import S3Fault
 from stoker.platform.s3.http_server import Request, Response
 from stoker.platform.s3.object_store import BucketMissing, ObjectStore
+from stoker.platform.s3.unset_calls import answer_unset, find_unset, require_known
 from stoker.platform.s3.xml_text import make_error
 
 Operation = Callable[[Call], Response]
 _MOST_KEY_BYTES = 1024
+_EXPECTED_OWNERS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner")
 _CODES: Mapping[str, str] = {
     "missing": "AccessDenied",
     "malformed": "AuthorizationHeaderMalformed",
     "unknown_key": "InvalidAccessKeyId",
     "mismatch": "SignatureDoesNotMatch",
     "expired": "RequestTimeTooSkewed",
-}
-_NOT_EMULATED = {
-    *("accelerate", "analytics", "cors", "encryption", "intelligent-tiering", "inventory"),
-    *("legal-hold", "lifecycle", "logging", "metrics", "notification", "object-lock"),
-    *("ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication"),
-    *("requestPayment", "restore", "retention", "select", "torrent", "website"),
 }
 # By what the address is about, the method, and the parameter that names a part of it.
 _BUCKETS: Mapping[tuple[str, str], Operation] = {
@@ -49,6 +47,9 @@ _BUCKETS: Mapping[tuple[str, str], Operation] = {
     ("GET", "tagging"): bucket_calls.get_bucket_tags,
     ("PUT", "tagging"): bucket_calls.put_bucket_tags,
     ("DELETE", "tagging"): bucket_calls.delete_bucket_tags,
+    ("GET", "ownershipControls"): acl_calls.get_ownership,
+    ("PUT", "ownershipControls"): acl_calls.put_ownership,
+    ("DELETE", "ownershipControls"): acl_calls.delete_ownership,
     ("GET", "list-type"): bucket_calls.list_objects_v2,
     ("POST", "delete"): bucket_calls.delete_objects,
     ("GET", ""): bucket_calls.list_objects,
@@ -108,15 +109,21 @@ class S3App:
             response = _refuse(request, S3Fault("NoSuchBucket"), request_id)
         except S3Fault as fault:
             response = _refuse(request, fault, request_id)
+        except (OSError, sqlite3.Error) as error:
+            if not is_full(error):
+                raise
+            response = _refuse(request, make_full(self._store.free_bytes()), request_id)
         response.headers["x-amz-request-id"] = request_id
         response.headers.setdefault("Server", "stoker")
         return response
 
     def _answer(self, request: Request) -> Response:
+        headers = {name: _as_signed(value) for name, value in request.headers.items()}
         message = Message(
-            method=request.method, path=request.path, query=request.query, headers=request.headers
+            method=request.method, path=request.path, query=request.query, headers=headers
         )
         call = self._make_call(request)
+        _require_owner(call)
         if _is_form(call):
             return post_form.post_object(call)
         operation = _choose(call)
@@ -165,6 +172,23 @@ class S3App:
         return signature
 
 
+def _as_signed(value: str) -> str:
+    """A header's bytes, read by the server as Latin-1, as the text that a client has signed."""
+    if value.isascii():
+        return value
+    return value.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+def _require_owner(call: Call) -> None:
+    for name in _EXPECTED_OWNERS:
+        if call.header(name) not in ("", ACCOUNT):
+            raise S3Fault(
+                "AccessDenied",
+                f"{name} is {call.header(name)}, but all buckets here belong to {ACCOUNT}; "
+                "fix: pass the account that sts get-caller-identity returns, or leave it out.",
+            )
+
+
 def _is_signed(message: Message) -> bool:
     try:
         return is_presigned_v2(message) or bool(read_signature(message))
@@ -179,8 +203,8 @@ def _choose(call: Call) -> Operation:
         if call.request.method == "GET":
             return bucket_calls.list_buckets
         raise S3Fault("MethodNotAllowed")
-    if refused := _NOT_EMULATED & {*call.params}:
-        raise S3Fault("NotImplemented", f"{', '.join(refused)}: not emulated here.")
+    if find_unset(call):
+        return answer_unset
     if len(call.key) > _MOST_KEY_BYTES:
         raise S3Fault("KeyTooLongError")
     _decode(call.key)
@@ -188,6 +212,7 @@ def _choose(call: Call) -> Operation:
     method = call.request.method
     named = [name for of, name in table if of == method and name and name in call.params]
     operation = table.get((method, named[0] if named else ""))
+    require_known(call, {name for _, name in (*_BUCKETS, *_OBJECTS)} | {"versioning"})
     if operation is None or (not named and "versioning" in call.params):
         code = "NotImplemented" if "versioning" in call.params else "MethodNotAllowed"
         raise S3Fault(code)

@@ -7,6 +7,7 @@ import binascii
 import errno
 import hashlib
 import hmac
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -92,18 +93,26 @@ def write_all(
             try:
                 view = view[file.write(view) :]
             except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                if is_full(error):
                     raise make_full(0, size_bytes) from error
                 raise
     return size_bytes, md5.digest()
 
 
-def make_full(free_bytes: int, size_bytes: int) -> S3Fault:
+def is_full(error: OSError | sqlite3.Error) -> bool:
+    """Whether the disk has no room, for a file or for a row of the index."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return error.sqlite_errorcode == sqlite3.SQLITE_FULL
+
+
+def make_full(free_bytes: int, size_bytes: int | None = None) -> S3Fault:
     """The refusal of what the disk cannot hold."""
+    needed = "" if size_bytes is None else f", and the object has {size_bytes:,}"
     return S3Fault(
         "InsufficientStorage",
-        f"The disk of the platform's S3 is full: {free_bytes:,} bytes are free, and the object "
-        f"has {size_bytes:,}; free space on it, or use another --root.",
+        f"The disk of the platform's S3 is full: {free_bytes:,} bytes are free{needed}; "
+        "free space on it, or use another --root.",
     )
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from urllib.parse import quote_from_bytes
 
 from stoker.platform.model.root import REGION
-from stoker.platform.s3.acl_calls import OWNER, read_acl
+from stoker.platform.s3.acl_calls import OWNER, OWNERSHIP, read_acl, read_ownership
 from stoker.platform.s3.call import Call, answer_xml, iso_date, parse_http_date
 from stoker.platform.s3.conditions import make_delete_check
 from stoker.platform.s3.faults import S3Fault
@@ -33,6 +33,7 @@ from stoker.platform.s3.xml_text import (
     read_tags,
 )
 
+LOCATION = "location"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{1,61})[a-z0-9]")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _MOST_KEYS = 1000
@@ -71,19 +72,23 @@ def make_bucket(call: Call) -> Response:
         raise S3Fault("InvalidBucketName")
     if _ADDRESS.fullmatch(name):
         raise S3Fault("InvalidBucketName")
+    settings = {}
     if body := call.read_small():
-        parse(body, "CreateBucketConfiguration")
+        region = parse(body, "CreateBucketConfiguration").findtext("LocationConstraint")
+        if region and region != REGION:
+            settings[LOCATION] = region
+    if ownership := read_ownership(call):
+        settings[OWNERSHIP] = ownership
     acl = read_acl(call)
     if not call.store.has_bucket(name):
         call.store.make_bucket(name)
-        call.store.change_bucket(name, Details(acl=acl))
+        call.store.change_bucket(name, Details(acl=acl, headers=settings))
     return Response(200, {"Location": f"/{name}"})
 
 
 def head_bucket(call: Call) -> Response:
     """HeadBucket."""
-    call.store.bucket_dir(call.bucket)
-    return Response(200, {"x-amz-bucket-region": REGION})
+    return Response(200, {"x-amz-bucket-region": _find_region(call) or REGION})
 
 
 def delete_bucket(call: Call) -> Response:
@@ -95,8 +100,12 @@ def delete_bucket(call: Call) -> Response:
 
 def get_location(call: Call) -> Response:
     """GetBucketLocation: us-east-1 has none."""
-    call.store.bucket_dir(call.bucket)
-    return answer_xml(document("LocationConstraint"))
+    return answer_xml(document("LocationConstraint", _find_region(call)))
+
+
+def _find_region(call: Call) -> str:
+    """The region that the bucket was made for; empty for us-east-1."""
+    return call.store.read_bucket(call.bucket)[1].headers.get(LOCATION, "")
 
 
 def get_versioning(call: Call) -> Response:

@@ -8,7 +8,7 @@ _STATUS = {
     **dict.fromkeys(("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"), 403),
     **dict.fromkeys(("RequestTimeTooSkewed", "ExpiredToken"), 403),
     **dict.fromkeys(("NoSuchBucket", "NoSuchKey", "NoSuchUpload", "NoSuchTagSet"), 404),
-    **dict.fromkeys(("NoSuchVersion", "NoSuchBucketPolicy"), 404),
+    **dict.fromkeys(("NoSuchVersion", "OwnershipControlsNotFoundError"), 404),
     "MethodNotAllowed": 405,
     "RequestTimeout": 400,
     **dict.fromkeys(("BucketAlreadyExists", "BucketAlreadyOwnedByYou", "BucketNotEmpty"), 409),
@@ -22,6 +22,7 @@ _STATUS = {
     "InsufficientStorage": 507,
 }
 _MESSAGES = {
+    "AccessControlListNotSupported": "The bucket does not allow ACLs.",
     "AccessDenied": "Access Denied",
     "BadDigest": "The checksum you specified did not match what we received.",
     "BucketNotEmpty": "The bucket you tried to delete is not empty.",
@@ -39,6 +40,7 @@ _MESSAGES = {
     "MetadataTooLarge": "Your metadata headers exceed the maximum allowed metadata size.",
     "MethodNotAllowed": "The specified method is not allowed against this resource.",
     "MissingContentLength": "You must provide the Content-Length HTTP header.",
+    "OwnershipControlsNotFoundError": "The bucket ownership controls were not found.",
     "NoSuchBucket": "The specified bucket does not exist.",
     "NoSuchKey": "The specified key does not exist.",
     "NoSuchTagSet": "The TagSet does not exist.",

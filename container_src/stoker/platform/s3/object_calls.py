@@ -51,6 +51,8 @@ _STORED = {
     "expires": "Expires",
     "x-amz-website-redirect-location": "x-amz-website-redirect-location",
 }
+# Said back, because stock code looks for it; files here are as private as the root folder is.
+_ENCRYPTION = ("x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id")
 _META = "x-amz-meta-"
 _MOST_META_BYTES = 2048
 _MOST_TAGS = 10
@@ -107,9 +109,19 @@ def make_headers(info: ObjectInfo, details: Details) -> dict[str, str]:
         "ETag": f'"{info.etag}"',
         "Last-Modified": http_date(info.modified),
         "Accept-Ranges": "bytes",
-        **{f"{_META}{name}": value for name, value in details.metadata.items()},
+        **{f"{_META}{name}": _as_read(value) for name, value in details.metadata.items()},
         **({"x-amz-tagging-count": str(len(details.tags))} if details.tags else {}),
     }
+
+
+def _as_read(value: str) -> str:
+    """Metadata came as UTF-8, but boto3 reads headers as Latin-1: what that can hold goes so."""
+    try:
+        text = value.encode("latin-1").decode()
+        text.encode("latin-1")
+    except UnicodeError:
+        return value
+    return text
 
 
 def checksum_headers(details: Details) -> dict[str, str]:
@@ -171,8 +183,13 @@ def put_object(call: Call) -> Response:
             details=replace(details, checksums=received.checksums),
             check=check,
         )
-    headers = {"ETag": f'"{info.etag}"', **checksum_headers(info.details)}
-    return Response(200, headers)
+    sums = checksum_headers(info.details)
+    return Response(200, {"ETag": f'"{info.etag}"', **sums, **encryption_headers(info.details)})
+
+
+def encryption_headers(details: Details) -> dict[str, str]:
+    """The encryption that the client asked for."""
+    return {name: details.headers[name] for name in _ENCRYPTION if name in details.headers}
 
 
 def read_details(call: Call) -> Details:
@@ -183,6 +200,7 @@ def read_details(call: Call) -> Details:
     """
     given = call.request.headers
     headers = {shown: given[name] for name, shown in _STORED.items() if given.get(name)}
+    headers |= {name: given[name] for name in _ENCRYPTION if given.get(name)}
     encodings = [each.strip() for each in headers.pop("Content-Encoding", "").split(",")]
     # aws-chunked is how the body travels, not what it is.
     if kept := [each for each in encodings if each and each.lower() != "aws-chunked"]:
@@ -267,7 +285,9 @@ def copy_object(call: Call) -> Response:
             )
     fields = [("LastModified", iso_date(copy.modified)), ("ETag", f'"{etag}"')]
     fields += [(f"Checksum{n.upper()}", v) for n, v in details.checksums.items()]
-    return answer_xml(document("CopyObjectResult", leaves(fields)))
+    response = answer_xml(document("CopyObjectResult", leaves(fields)))
+    response.headers |= encryption_headers(copy.details)
+    return response
 
 
 def _choose_details(call: Call, info: ObjectInfo, *, is_same: bool) -> Details:

@@ -23,7 +23,7 @@ from stoker.platform.s3.faults import S3Fault
 from stoker.platform.s3.http_server import Response
 from stoker.platform.s3.object_calls import read_details, to_base64
 from stoker.platform.s3.object_index import Details
-from stoker.platform.s3.xml_text import document, leaves, parse, read_tags
+from stoker.platform.s3.xml_text import XML_HEAD, element, leaves, parse, read_tags
 
 _MOST_FIELD_BYTES = 20 * 1024 * 1024
 _NO_CONTENT = 204
@@ -76,7 +76,8 @@ def _answer(call: Call, fields: Mapping[str, str], key: str, etag: str) -> Respo
     }
     if status == str(_CREATED):
         fields_of_it = [("Location", headers["Location"]), ("Bucket", call.bucket), ("Key", key)]
-        body = document("PostResponse", leaves([*fields_of_it, ("ETag", f'"{etag}"')]))
+        named = leaves([*fields_of_it, ("ETag", f'"{etag}"')])
+        body = f"{XML_HEAD}{element('PostResponse', named)}".encode()  # no namespace in this one
         return answer_xml(body, _CREATED)
     return Response(200 if status == "200" else _NO_CONTENT, headers)
 

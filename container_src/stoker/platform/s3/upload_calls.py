@@ -29,6 +29,7 @@ from stoker.platform.s3.faults import S3Fault
 from stoker.platform.s3.http_server import Response
 from stoker.platform.s3.object_calls import (
     copy_bytes,
+    encryption_headers,
     open_source,
     read_details,
     require_room,
@@ -69,6 +70,7 @@ def begin_upload(call: Call) -> Response:
     call.store.index.add_upload(upload)
     place = [("Bucket", call.bucket), ("Key", call.key.decode()), ("UploadId", upload.id)]
     response = answer_xml(document("InitiateMultipartUploadResult", leaves(place)))
+    response.headers |= encryption_headers(details)
     if algorithm:
         response.headers[f"{HEADER}algorithm"] = algorithm.upper()
         response.headers[f"{HEADER}type"] = kind
@@ -154,13 +156,19 @@ def complete_upload(call: Call) -> Response:
     """CompleteMultipartUpload."""
     body = call.read_small()
     try:
-        upload = _find(call)
-    except S3Fault:
-        # A client that lost the answer asks again.
+        return _answer_complete(call, _complete(call, body))
+    except (S3Fault, FileNotFoundError) as error:
+        # A client that lost the answer asks again, perhaps while the first request still runs.
         info = call.store.find(call.bucket, call.key)
         if info is not None and info.details.upload == call.params["uploadId"]:
             return _answer_complete(call, info)
+        if isinstance(error, FileNotFoundError):
+            raise S3Fault("InvalidPart", "A part was sent again meanwhile.") from error
         raise
+
+
+def _complete(call: Call, body: bytes) -> ObjectInfo:
+    upload = _find(call)
     parts = _choose_parts(body, call.store.index.list_parts(upload.id))
     etag = _make_etag(parts)
     details = _make_details(call, upload, parts)
@@ -186,7 +194,7 @@ def complete_upload(call: Call) -> Response:
             )
     call.store.index.remove_upload(upload.id)
     shutil.rmtree(_folder(call, upload.id), ignore_errors=True)
-    return _answer_complete(call, info)
+    return info
 
 
 def _answer_complete(call: Call, info: ObjectInfo) -> Response:
@@ -201,7 +209,9 @@ def _answer_complete(call: Call, info: ObjectInfo) -> Response:
     ]
     if details.checksums:
         fields.append(("ChecksumType", details.checksum_type))
-    return answer_xml(document("CompleteMultipartUploadResult", leaves(fields)))
+    response = answer_xml(document("CompleteMultipartUploadResult", leaves(fields)))
+    response.headers |= encryption_headers(details)
+    return response
 
 
 def _choose_parts(body: bytes, stored: Sequence[Part]) -> list[Part]:

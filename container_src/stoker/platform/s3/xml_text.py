@@ -11,7 +11,7 @@ from stoker.platform.s3.faults import S3Fault
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 Element = ElementTree.Element
-_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
+XML_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 # Not allowed in XML 1.0 at all; S3 sends them as references, which clients do accept.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\r\ufffe\uffff]")
 
@@ -36,13 +36,13 @@ def leaves(pairs: Iterable[tuple[str, object]]) -> str:
 
 def document(name: str, *content: str, namespace: str = NAMESPACE) -> bytes:
     """A whole answer."""
-    return f'{_HEAD}<{name} xmlns="{namespace}">{"".join(content)}</{name}>'.encode()
+    return f'{XML_HEAD}<{name} xmlns="{namespace}">{"".join(content)}</{name}>'.encode()
 
 
 def make_error(code: str, message: str, resource: str, request_id: str) -> bytes:
     """A refusal."""
     fields = [("Code", code), ("Message", message), ("Resource", resource)]
-    return (_HEAD + element("Error", leaves(fields), leaf("RequestId", request_id))).encode()
+    return (XML_HEAD + element("Error", leaves(fields), leaf("RequestId", request_id))).encode()
 
 
 def escape_text(text: str) -> str:
