@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import heapq
 import importlib
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -66,6 +64,8 @@ class Api:
             show: gets a line from time to time that says how far it has come.
         """
         if not self._connection.has_object(DEFAULT_BUCKET, submission.source_key):
+            import tempfile  # only here: every start of the command would pay for it
+
             with tempfile.TemporaryDirectory() as folder:
                 archive = Path(folder) / ARCHIVE_NAME
                 pack_source(submission.source, archive, show=show)
@@ -169,6 +169,8 @@ class Api:
 
     def _unknown_job(self, job: str) -> UsageRefused:
         names = [each["TrainingJobName"] for each in islice(self.list_jobs(), _MOST_NAMES)]
+        import difflib
+
         near = difflib.get_close_matches(job, names, n=3, cutoff=0.5)
         fix = "stoker status lists the jobs" if names else "submit one: stoker train SCRIPT"
         return UsageRefused(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,6 +113,8 @@ def read_source(folder: Path, entry_point: str, *, is_large_allowed: bool = Fals
 def pack_source(source: Source, target: Path, *, show: Callable[[str], object]) -> None:
     """Make the archive; `show` gets a line from time to time that says how far it has come."""
     progress = Progress("packing the code", source.size_bytes, show=show)
+    import tarfile  # only here: every start of the command would pay for it
+
     with tarfile.open(target, "w:gz", compresslevel=3) as archive:
         for name in source.names:
             path = _find_content(source.folder / name, source.folder)

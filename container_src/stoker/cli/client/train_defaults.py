@@ -9,8 +9,6 @@ parameters = { lr = 0.01, epochs = 5 }
 from __future__ import annotations
 
 import argparse
-import difflib
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,7 +46,10 @@ def with_defaults(args: argparse.Namespace, source_dir: Path) -> argparse.Namesp
 
 def _read_table(file: Path) -> Mapping[str, Any] | None:
     try:
-        content = tomllib.loads(read_regular(str(file), follow_links=True).decode())
+        text = read_regular(str(file), follow_links=True).decode()
+        import tomllib  # most projects have no such file, and every start would pay for it
+
+        content = tomllib.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -56,7 +57,7 @@ def _read_table(file: Path) -> Mapping[str, Any] | None:
             f"{file} cannot be read: {error.strerror}",
             fix="make it a file that this user may read",
         ) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:
         raise UsageRefused(f"{file} cannot be read: {error}", fix="write TOML in UTF-8") from error
     table = content.get("train")
     if table is None:
@@ -76,6 +77,8 @@ def _find_problems(table: object) -> Iterator[str]:
         return
     for key, value in table.items():
         if key not in _KEYS:
+            import difflib
+
             near = difflib.get_close_matches(key, _KEYS, n=1)
             known = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(_KEYS))}"
             yield f"{key!r} is not a key; {known}"

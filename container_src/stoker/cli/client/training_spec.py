@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import shlex
 import time
@@ -18,7 +17,6 @@ from stoker.contract.code import CODE_CHANNEL
 from stoker.contract.hyperparameters import RESERVED_PREFIX, SETTINGS, TORCHRUN_SWITCH
 from stoker.machine.failures import UsageRefused
 from stoker.machine.units import read_seconds
-from stoker.platform.jobs.spot import SpotInvalid, make_schedule
 from stoker.platform.model.request import parse_folder
 from stoker.platform.model.request_rules import MOST_HOSTS
 
@@ -98,6 +96,8 @@ def _require_script(script: Path, source_dir: Path) -> None:
         )
     if not script.exists():
         names = [file.name for file in script.parent.glob("*") if file.is_file()]
+        import difflib
+
         near = difflib.get_close_matches(script.name, names, n=1)
         raise UsageRefused(
             f"there is no file {script}",
@@ -173,6 +173,8 @@ def _require_param(name: str, value: str) -> None:
     if name in _SET_BY_US:
         raise UsageRefused(f"{name} is set by `stoker train`", fix=_SET_BY_US[name])
     if name.startswith(RESERVED_PREFIX) and name not in SETTINGS:
+        import difflib
+
         near = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.3)
         raise UsageRefused(
             f"{name} is not a setting of the launcher, and the script never sees a name with "
@@ -205,6 +207,9 @@ def _require_short(what: str, text: str, most: int) -> None:
 
 def _spot(spec: str | None, instances: int) -> str | None:
     if spec is not None:
+        # Only here: every start of the command would pay for it.
+        from stoker.platform.jobs.spot import SpotInvalid, make_schedule
+
         try:
             make_schedule(spec, instances=instances)
         except SpotInvalid as error:

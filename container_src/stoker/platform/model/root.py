@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -290,6 +289,8 @@ def _make_private(root: Root) -> None:
 def _write_credentials_once(root: Root) -> None:
     if root.credentials_file.exists():
         return
+    import secrets  # once for each root; every command would pay for it
+
     keys = {"access_key": f"STOKER{secrets.token_hex(7).upper()}"}
     keys["secret_key"] = secrets.token_urlsafe(30)
     part = root.credentials_file.with_name(f"credentials.{secrets.token_hex(4)}.tmp")
