@@ -34,6 +34,12 @@ GIT_VARIABLE = "STOKER_GIT_COMMIT"
 """Of the request's environment: the commit the code is from, with `-dirty` behind it if it was
 changed since."""
 
+RECORDED_VARIABLE = "STOKER_RECORDED_URI"
+"""The tracking server that reads the job's log by itself: what `job.log` prints is not sent."""
+
+MOVE_TAG = "stoker.experiment"
+"""Set on a run of the local platform that is in no experiment: it moves to the one named."""
+
 METRICS_VARIABLE = "SAGEMAKER_METRICS_DIRECTORY"
 METRICS_FOLDER = "output/metrics/sagemaker"
 """Below /opt/ml: there smexperiments' tracker writes its metrics."""

@@ -7,6 +7,7 @@ import time
 from typing import SupportsFloat
 
 from stoker.bus.metric_line import make_line
+from stoker.bus.run_file import RECORDED_VARIABLE
 from stoker.contract.process_end import Stage, at_end
 from stoker.metrics.backlog import Backlog
 from stoker.metrics.jsonl import make_json_line, make_jsonl_sink, metrics_file
@@ -17,11 +18,12 @@ from stoker.metrics.runs import open_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import SupportsInt
 
     from stoker.contract.job import Job
     from stoker.metrics.event_file import EventFile
+    from stoker.metrics.mlflow import MlflowMetrics
     from stoker.metrics.sagemaker import TrialMetrics
 
 Entry = tuple[float, int, "Mapping[str, SupportsFloat]"]
@@ -46,7 +48,7 @@ class Log:
         self._job = job
         self._is_reporter = not rank_name(job)
         self._events: EventFile | None = None
-        self._trial: TrialMetrics | None = None
+        self._remotes: list[TrialMetrics | MlflowMetrics] | None = None
         path = metrics_file(job)
         self._lines = Outlet(lambda: make_jsonl_sink(path), name=path)
         self._backlog: Backlog[Entry] = Backlog(self._write, name="metrics")
@@ -74,15 +76,15 @@ class Log:
         self._backlog.flush(timeout_seconds)
         if self._events is not None:
             self._events.stream.flush(timeout_seconds)
-        if self._trial is not None:
-            self._trial.flush(timeout_seconds)
+        for remote in self._remotes or ():
+            remote.flush(timeout_seconds)
 
     def forget(self) -> None:
         """In a forked child: what was logged is the parent's."""
         self._lines.forget()
         self._backlog.forget()
-        if self._trial is not None:
-            self._trial.forget()
+        for remote in self._remotes or ():
+            remote.forget()
 
     def _open(self) -> None:
         self._events = open_run(self._job)
@@ -107,15 +109,28 @@ class Log:
             for at, step, metrics in points:
                 for name, value in metrics.items():
                     add((at, step, name, value))
-        if not self._job.arn or not self._is_reporter:
+        if not self._is_reporter:
             return
-        if self._trial is None:
+        if self._remotes is None:
+            self._remotes = list(self._open_remotes())
+        for remote in self._remotes:
+            for point in points:
+                remote.add(point)
+
+    def _open_remotes(self) -> Iterator[TrialMetrics | MlflowMetrics]:
+        environ = self._job.environ
+        # The local platform reads what is printed.
+        if self._job.arn and not environ.get(RECORDED_VARIABLE):
             # boto3 costs a third of a second, and outside SageMaker there is no receiver.
             from stoker.metrics.sagemaker import TrialMetrics
 
-            self._trial = TrialMetrics(self._job)
-        for point in points:
-            self._trial.add(point)
+            yield TrialMetrics(self._job)
+        if environ.get("MLFLOW_TRACKING_URI"):
+            from stoker.metrics.mlflow import open_mlflow
+
+            mlflow = open_mlflow(self._job)
+            if mlflow is not None:
+                yield mlflow
 
 
 def _as_int(step: SupportsInt) -> int:

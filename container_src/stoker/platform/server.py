@@ -9,8 +9,9 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +26,7 @@ from stoker.platform.api.connections import (
     serving,
 )
 from stoker.platform.api.service import Service
-from stoker.platform.api.services import make_services
+from stoker.platform.api.services import make_services, restrict
 from stoker.platform.data.log_streams import LogStreams
 from stoker.platform.data.storage import Storage
 from stoker.platform.engines.docker import DockerEngine
@@ -47,6 +48,7 @@ from stoker.platform.model.root import (
 )
 from stoker.platform.s3.process import LOOPBACK, S3Server
 from stoker.platform.tracking.job_sources import read_training_jobs, read_tuning_jobs
+from stoker.platform.tracking.job_variables import make_variables
 from stoker.platform.tracking.tracking import Tracking
 from stoker.platform.tuning.store import TuningStore
 from stoker.platform.tuning.supervisor import TuningSupervisor
@@ -77,6 +79,7 @@ class _Parts:
     engine: Engine
     s3: S3Server
     services: tuple[Service, ...]
+    container_services: tuple[Service, ...]
 
 
 def serve(settings: ServerSettings) -> None:
@@ -89,9 +92,12 @@ def serve(settings: ServerSettings) -> None:
     _allow_many_connections()
     root = open_root(settings.folder)
     with _locked(root):
-        port = _choose_api_port(root, settings.port)
-        with _running_parts(root, settings) as parts:
-            asyncio.run(_answer_requests(parts, port))
+        engine = choose_engine(settings.engine, root, environment=read_environment())
+        # Loopback for us; the other address only if containers need it.
+        addresses = tuple(dict.fromkeys((LOOPBACK, engine.s3_host())))
+        port = _choose_api_port(root, settings.port, addresses)
+        with _running_parts(root, settings, engine, port) as parts:
+            asyncio.run(_answer_requests(parts, addresses, port))
 
 
 @contextmanager
@@ -106,12 +112,13 @@ def _locked(root: Root) -> Iterator[None]:
 
 
 @contextmanager
-def _running_parts(root: Root, settings: ServerSettings) -> Iterator[_Parts]:
+def _running_parts(
+    root: Root, settings: ServerSettings, engine: Engine, api_port: int
+) -> Iterator[_Parts]:
     environment = read_environment()
     credentials = read_credentials(root)
-    engine = choose_engine(settings.engine, root, environment=environment)
     with ExitStack() as ending:
-        # Loopback for us and the proxy; the other address only if containers need it.
+        # Loopback for us and the proxy.
         addresses = tuple(dict.fromkeys((LOOPBACK, engine.s3_host())))
         s3 = S3Server.start(root, addresses)
         ending.callback(s3.stop)
@@ -137,39 +144,52 @@ def _running_parts(root: Root, settings: ServerSettings) -> Iterator[_Parts]:
         store = Store(root.database)
         ending.callback(store.close)
         ending.callback(engine.close)
+        tuning_store = TuningStore(root.database)
+        ending.callback(tuning_store.close)
+        sources = (read_tuning_jobs(tuning_store), read_training_jobs(context, store))
+        tracking = Tracking(context, sources)
+        ending.callback(tracking.close)
+        endpoint = f"http://{engine.s3_host()}:{api_port}"
+        variables = partial(make_variables, tracking.recorder, credentials, endpoint)
+        context = replace(context, make_variables=variables)
         supervisor = JobSupervisor(context, store)
         ending.callback(supervisor.close)
         # Before the API is open: a request must not see a job that no worker has yet.
         supervisor.adopt()
-        tuning_store = TuningStore(root.database)
-        ending.callback(tuning_store.close)
         tuning = TuningSupervisor(context, store, tuning_store, supervisor)
         ending.callback(tuning.close)
         tuning.adopt()
-        sources = (read_tuning_jobs(tuning_store), read_training_jobs(context, store))
-        tracking = Tracking(context, sources)
-        ending.callback(tracking.close)
         tracking.start()
         services = make_services(
             context, store, supervisor, tuning_store=tuning_store, tuning=tuning, tracking=tracking
         )
-        yield _Parts(root=root, engine=engine, s3=s3, services=services)
+        yield _Parts(
+            root=root,
+            engine=engine,
+            s3=s3,
+            services=services,
+            container_services=tuple(map(restrict, services)),
+        )
 
 
-async def _answer_requests(parts: _Parts, port: int) -> None:
+async def _answer_requests(parts: _Parts, addresses: tuple[str, ...], port: int) -> None:
     ended = asyncio.Event()
     for number in _ENDINGS:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     connections = Connections()
     leave_out_malformed_requests()
-    app = make_app(
-        credentials=read_credentials(parts.root),
-        services=parts.services,
-        s3_address=parts.s3.address,
-        connections=connections,
-    )
     try:
-        async with serving(app, connections, host=LOOPBACK, port=port):
+        async with AsyncExitStack() as listening:
+            for address in addresses:
+                is_ours = address == LOOPBACK
+                app = make_app(
+                    credentials=read_credentials(parts.root),
+                    services=parts.services if is_ours else parts.container_services,
+                    s3_address=parts.s3.address,
+                    connections=connections,
+                )
+                served = serving(app, connections, host=address, port=port)
+                await listening.enter_async_context(served)
             _announce(parts, port)
             await ended.wait()
             remove_server_info(parts.root)
@@ -192,12 +212,12 @@ def _announce(parts: _Parts, port: int) -> None:
     print(f"endpoint  {server.endpoint}", flush=True)
 
 
-def _choose_api_port(root: Root, asked: int) -> int:
+def _choose_api_port(root: Root, asked: int, addresses: tuple[str, ...]) -> int:
     if not asked:
-        return choose_port(root, "api", (LOOPBACK,))
-    if not is_free(asked, (LOOPBACK,)):
+        return choose_port(root, "api", addresses)
+    if not is_free(asked, addresses):
         raise UsageRefused(
-            f"port {asked} of {LOOPBACK} is taken by another program",
+            f"port {asked} of {' or '.join(addresses)} is taken by another program",
             fix="pass another --port, or 0 for any that is free",
         )
     return asked

@@ -9,7 +9,7 @@ if not __package__:  # run as a file by bin/train, isolated and without site-pac
     # Last in the path: nothing that is installed can shadow the standard library.
     sys.path.append(__file__.rsplit("/", 3)[0])
 
-_HELPERS = ("drivers", "fetch", "install", "peers")
+_HELPERS = ("drivers", "fetch", "install", "mlflow", "peers")
 
 
 def main() -> int:

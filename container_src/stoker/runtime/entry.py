@@ -24,6 +24,7 @@ from stoker.runtime.watch import Ended, Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from stoker.runtime.mlflow_run import MlflowRun
     from stoker.runtime.rules import JobRules
     from stoker.runtime.signals import Signals
     from stoker.runtime.step import Step
@@ -101,7 +102,9 @@ def _carry_out(
     _show_steps([plan.worker], watch.log)
     if watch.signals.stop_signal is not None:
         raise Stopped
-    ended = run_worker(job, plan.worker, rules, watch)
+    mlflow = _begin_mlflow_run(job, watch, crash_dir)
+    worker = plan.worker if mlflow is None else mlflow.give_to(plan.worker)
+    ended = run_worker(job, worker, rules, watch)
     # Loaded only now: diagnosing costs a tenth of the start, and a job that goes well none of it.
     from stoker.runtime.finish import make_outcome
 
@@ -114,7 +117,19 @@ def _carry_out(
     )
     if rules is not None:
         rules.write_report(outcome, watch.signals)
+    if mlflow is not None:
+        mlflow.end(outcome)
     return outcome
+
+
+def _begin_mlflow_run(job: Job, watch: Watch, crash_dir: str) -> MlflowRun | None:
+    """The job's run on the tracking server of its environment; None, and at once, if none is."""
+    if "MLFLOW_TRACKING_URI" not in job.environ:
+        return None
+    # Only a job with a tracking server pays for it.
+    from stoker.runtime.mlflow_run import begin_run
+
+    return begin_run(job, watch, crash_dir)
 
 
 def run_worker(job: Job, worker: Step, rules: JobRules | None, watch: Watch) -> Ended:

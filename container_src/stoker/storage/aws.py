@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import boto3
 from boto3.exceptions import Boto3Error
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -39,3 +43,22 @@ def download(uri: str, folder: Path, *, fix: str) -> Path:
         return s3.download(client, uri, folder, fix=fix)
     except (*AWS_ERRORS, OSError) as error:
         raise PreparationFailed(f"{uri} could not be downloaded: {error}", fix=fix) from None
+
+
+def sign(
+    method: str, url: str, content: bytes, headers: Mapping[str, str], *, service: str, region: str
+) -> dict[str, str]:
+    """The headers of a request with those that sign it.
+
+    Raises:
+        OSError: this machine has no credentials.
+    """
+    credentials = boto3.Session().get_credentials()
+    if credentials is None:
+        raise OSError("there are no AWS credentials to sign with")
+    digest = hashlib.sha256(content).hexdigest()
+    request = AWSRequest(
+        method=method, url=url, data=content, headers={**headers, "X-Amz-Content-SHA256": digest}
+    )
+    SigV4Auth(credentials, service, region).add_auth(request)
+    return dict(request.headers.items())

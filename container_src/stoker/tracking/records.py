@@ -88,6 +88,22 @@ class Run(Record):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LoggedModel(Record):
+    """A model as MLflow 3 logs it; its name is its id, its files are in S3."""
+
+    experiment: str
+    """The id of its experiment."""
+
+    run: str
+    """The id of the run that logged it; empty if none did."""
+
+    status: str
+    type: str = ""
+    artifact_uri: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LineageEntity(Record):
     """An artifact, action or context of the lineage; its name is its ARN."""
 

@@ -30,6 +30,7 @@ def wake() -> None:
     _dump_stacks_on_request()
     _trace_on_request()
     _save_tensors_on_request()
+    _leave_run_to_first_rank()
     # Until a script imports torch's SummaryWriter, this costs a comparison per import.
     call_after_import("torch.utils.tensorboard.writer", _adopt_summary_writer)
     sys.excepthook = _leave_crash_file
@@ -83,6 +84,27 @@ def _save_tensors_on_request() -> None:
     rules = f"{root}/output/stoker/rule_plan.json"  # bus.rule_plan has its name, too
     if environ.get("STOKER_DEBUG") or os.path.exists(rules) or os.path.exists(file):
         call_after_import("torch", _attach_hook)
+
+
+def _leave_run_to_first_rank() -> None:
+    """MLflow's clients take the run of MLFLOW_RUN_ID: of several ranks the first has it."""
+    import os  # as above
+
+    environ = os.environ  # noqa: TID251 - as above
+    if "MLFLOW_RUN_ID" not in environ:
+        return
+    ranks = (environ.get("RANK"), environ.get("OMPI_COMM_WORLD_RANK"))
+    if any(rank not in (None, "", "0") for rank in ranks):
+        for name in ("MLFLOW_RUN_ID", "MLFLOW_RUN_NAME"):
+            environ.pop(name, None)
+    else:
+        call_after_import("mlflow.tracking.fluent", _watch_experiment)
+
+
+def _watch_experiment() -> None:
+    from stoker.worker.mlflow_run import watch_experiment
+
+    watch_experiment()
 
 
 def _attach_hook() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,9 @@ from stoker.platform.model.faults import ApiFault
 from stoker.platform.model.root import Credentials
 from stoker.platform.model.signature import Message, SignatureRefused, split_query
 
-_PREFIX = "/api/2.0/mlflow/"
+_ROOT = re.compile(r"^(/ajax-api|/api)/[23]\.0/mlflow/")
+_MODEL = re.compile(r"^logged-models/(m-[0-9a-f]+)(?=/|$)")
+_MODEL_PLACE = "logged-models/{model_id}"
 _ROOTS = ("/api/2.0/mlflow/", "/api/3.0/mlflow/", "/ajax-api/2.0/mlflow/")
 _NOT_FOUND = 404
 
@@ -58,21 +61,24 @@ class MlflowProtocol:
 
     def read_operation(self, service: str, message: Message, body: bytes) -> str:
         """`POST runs/create`."""
-        return f"{message.method} {message.path.removeprefix(_PREFIX)}"
+        path = _ROOT.sub("", message.path)
+        return f"{message.method} {_MODEL.sub(_MODEL_PLACE, path)}"
 
     def read_params(
         self, service: str, operation: str, message: Message, body: bytes
     ) -> dict[str, Any]:
         """From JSON or the query."""
+        model = _MODEL.search(_ROOT.sub("", message.path))
+        named = {"model_id": model[1]} if model else {}
         if message.method == "GET":
-            return dict(split_query(message.query))
+            return {**dict(split_query(message.query)), **named}
         try:
             params = json.loads(body or b"{}")
         except (ValueError, RecursionError) as error:
             raise ApiFault("BAD_REQUEST", f"The body is not JSON: {error}") from error
         if not isinstance(params, dict):
             raise ApiFault("BAD_REQUEST", "The body must be a JSON object.")
-        return {key: value for key, value in params.items() if value is not None}
+        return {**{key: value for key, value in params.items() if value is not None}, **named}
 
     def missing(self, service: str, operation: str, known: str) -> ApiFault:
         """MLflow's own clients treat this code as an older server."""

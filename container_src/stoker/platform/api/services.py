@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stoker.platform.api.cloudwatch import make_cloudwatch
 from stoker.platform.api.identity import IAM, STS, describe_notebook
 from stoker.platform.api.job_documents import make_job_documents
@@ -41,6 +43,10 @@ def make_services(
         protocol=JsonProtocol(target_prefix="SageMaker"),
         operations={
             **training_jobs.operations(),
+            "DescribeTrainingJob": lambda params: {
+                **(found := training_jobs.operations()["DescribeTrainingJob"](params)),
+                **tracking.describe_mlflow(found),
+            },
             **TuningJobs(tuning_store, tuning, descriptions).operations(),
             **tracking.operations(make_job_documents(store, tuning_store, descriptions)),
             **tracking.tag_operations(Tags(store, tuning_store).operations()),
@@ -57,3 +63,20 @@ def make_services(
     )
     logs, cloudwatch = make_logs(context.streams), make_cloudwatch(context.series)
     return (sagemaker, run_metrics, mlflow, logs, cloudwatch, STS, IAM)
+
+
+_FOR_JOBS = ("Describe", "List", "Search", "AddTags", "AddAssociation", "DeleteTags")
+_TRACKED = ("Experiment", "Trial", "TrialComponent", "Artifact", "Context", "Action", "Lineage")
+
+
+def restrict(service: Service) -> Service:
+    """A service as containers reach it: what a job may read and track, and nothing that starts,
+    changes or ends jobs: those may use any folder of this machine."""
+    if service.name != "sagemaker":
+        return service
+    kept = {
+        name: operation
+        for name, operation in service.operations.items()
+        if name.startswith(_FOR_JOBS) or name.endswith(_TRACKED)
+    }
+    return replace(service, operations=kept)

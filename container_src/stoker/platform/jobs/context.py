@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stoker.platform.data.log_streams import LogStreams
@@ -44,6 +44,9 @@ class JobContext:
 
     environment: Mapping[str, str]
     """The server's own: STOKER_SPOT, STOKER_GRACE_SECONDS, STOKER_HOLD are looked for."""
+
+    make_variables: Callable[[TrainingRequest, str], Mapping[str, str]] = lambda _job, _host: {}
+    """What else a host of a job finds in its environment; the request's own variables win."""
 
 
 def say_once(streams: LogStreams, request: TrainingRequest, *texts: str) -> None:

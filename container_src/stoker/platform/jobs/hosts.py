@@ -66,6 +66,7 @@ def make_launch(
             **_platform_environment(request, context),
             **({CACHE_VARIABLE: CACHE_DIR} if pool else {}),
             THREADS_VARIABLE: str(count_threads(request, host, context)),
+            **({} if request.isolated else context.make_variables(request, host)),
             **_own_environment(request),
             **(make_rules_variables(request) if host == request.hosts[0] else {}),
         },

@@ -26,7 +26,7 @@ _DEFAULT_FOLDERS = {
     "TensorBoardOutputConfig": "/opt/ml/output/tensorboard",
     "ProfilerConfig": "/opt/ml/output/profiler",
 }
-_NOT_EMULATED = ("ServerlessJobConfig", "ModelPackageConfig", "MlflowConfig")
+_NOT_EMULATED = ("ServerlessJobConfig", "ModelPackageConfig")
 
 Rule = Callable[[Mapping[str, Any]], Iterator[str]]
 

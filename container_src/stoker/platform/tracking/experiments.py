@@ -11,7 +11,6 @@ from stoker.platform.model.faults import validation
 from stoker.platform.model.paging import make_page
 from stoker.platform.tracking.tracked import (
     Answer,
-    Memberships,
     Operation,
     Params,
     add_experiment,
@@ -20,6 +19,7 @@ from stoker.platform.tracking.tracked import (
     read_tags,
     refusing,
 )
+from stoker.tracking.memberships import Memberships
 from stoker.tracking.records import Experiment, Record, Trial
 from stoker.tracking.store import RunStore
 

@@ -5,11 +5,14 @@ A further kind of job is a `JobSource`: a function that yields the `JobFacts` of
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stoker.tracking.records import Artifact, Parameter, RunStatus
+
+_LONGEST_NAME = 120
 
 JobKind = Literal["training", "processing", "tuning"]
 SOURCE_TYPES: Mapping[JobKind, str] = {
@@ -73,4 +76,9 @@ JobSource = Callable[[float], Iterable[JobFacts]]
 
 def make_trial_name(experiment: str) -> str:
     """The trial of jobs that name only an experiment, as in SDK v2."""
-    return f"Default-Run-Group-{experiment}"[:120]
+    name = f"Default-Run-Group-{experiment}"
+    if len(name) <= _LONGEST_NAME:
+        return name
+    # MLflow's experiments may have longer names, which must not share a trial.
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST_NAME - 9]}-{digest}"

@@ -27,6 +27,7 @@ from stoker.platform.tracking.job_facts import (
 )
 from stoker.platform.tracking.job_lineage import link_inputs, link_outputs
 from stoker.platform.tracking.tracked import add_experiment, find_or_add, join_trial, make_run
+from stoker.tracking.memberships import Memberships
 from stoker.tracking.records import Experiment, Record, Run, Trial
 from stoker.tracking.series import Point
 from stoker.tracking.store import RecordMissing, RunStore
@@ -114,6 +115,10 @@ class JobRecorder:
             return self._runs.read(Run, self._runs.read(RecordedJob, job).run)
         except RecordMissing:
             return None
+
+    def find_experiment(self, run: Run) -> str:
+        """The one experiment that MLflow knows a run in."""
+        return Memberships(self._runs).experiment_of(run.name)
 
     def record(self, job: JobFacts) -> None:
         """Make or update the run of a job; what is recorded already is not done again."""

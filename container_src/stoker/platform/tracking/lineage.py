@@ -17,7 +17,6 @@ from stoker.platform.model.paging import make_page
 from stoker.platform.model.root import ACCOUNT, REGION
 from stoker.platform.tracking.experiments import newest_first
 from stoker.platform.tracking.tracked import (
-    MEMBER,
     Answer,
     Operation,
     Params,
@@ -27,6 +26,7 @@ from stoker.platform.tracking.tracked import (
     read_tags,
     refusing,
 )
+from stoker.tracking.memberships import MEMBER
 from stoker.tracking.records import LineageEntity, LineageKind, Link, Record, Run
 from stoker.tracking.store import RecordMissing, RunStore
 

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from stoker.bus.run_file import MOVE_TAG
 from stoker.platform.model.faults import ApiFault
 from stoker.platform.model.paging import make_page
+from stoker.platform.tracking.job_facts import make_trial_name
+from stoker.platform.tracking.logged_models import LoggedModelOperations
 from stoker.platform.tracking.mlflow_shapes import (
     STATUSES,
     RunView,
@@ -20,15 +23,14 @@ from stoker.platform.tracking.mlflow_shapes import (
     show_point,
 )
 from stoker.platform.tracking.tracked import (
-    DEFAULT_EXPERIMENT,
     Answer,
-    Memberships,
     Operation,
     Params,
     add_experiment,
     find_or_add,
     join_trial,
 )
+from stoker.tracking.memberships import DEFAULT_EXPERIMENT, Memberships
 from stoker.tracking.records import Experiment, Run, Trial
 from stoker.tracking.run_filter import Facts, FilterInvalid, parse_filter, parse_key
 from stoker.tracking.store import RecordExists, RecordMissing, RunStore
@@ -73,6 +75,7 @@ class MlflowOperations:
             "POST runs/delete-tag": self._delete_tag,
             "POST runs/search": self._search_runs,
             "GET metrics/get-history": self._get_history,
+            **LoggedModelOperations(self._store).operations(),
         }
 
     # ---- experiments
@@ -99,10 +102,7 @@ class MlflowOperations:
         name = params["experiment_name"]
         if name == DEFAULT_EXPERIMENT:
             return self._show_experiment(self._default())
-        try:
-            return self._show_experiment(self._store.read(Experiment, name))
-        except RecordMissing:
-            raise _missing(f"Could not find experiment with name '{name}'") from None
+        return self._show_experiment(self._experiment_named(name))
 
     def _create_experiment(self, params: Params) -> Answer:
         self._default()
@@ -190,16 +190,10 @@ class MlflowOperations:
             started=int(params["start_time"]) / 1000 if params.get("start_time") else now,
             tags={**tags, "mlflow.runName": title},
         )
-        group = f"Default-Run-Group-{experiment.name}"[:120]
-        trial = Trial(name=group, experiment=experiment.name, created=now, modified=now)
         with self._store.transaction():
             self._store.add(run)
             if experiment.name != DEFAULT_EXPERIMENT:
-                join_trial(
-                    self._store,
-                    find_or_add(self._store, Trial, group, lambda: trial).name,
-                    run.name,
-                )
+                self._join(experiment, run.name)
         return {"run": self._show_run(run)}
 
     def _update_run(self, params: Params) -> Answer:
@@ -228,8 +222,11 @@ class MlflowOperations:
     ) -> Answer:
         points = [(_require(each, "key"), read_point(each)) for each in metrics]
         new, labels = read_pairs(params_), read_pairs(tags)
+        moved_to = labels.pop(MOVE_TAG, "")
         with self._store.transaction():
             run = self._run(params)
+            if moved_to:
+                self._move(run, moved_to)
             for key, value in new.items():
                 if key in run.parameters and str(run.parameters[key]) != value:
                     raise _invalid(
@@ -243,6 +240,25 @@ class MlflowOperations:
                     params, parameters={**run.parameters, **new}, tags={**run.tags, **labels}
                 )
         return {}
+
+    def _move(self, run: Run, experiment: str) -> None:
+        """Into the experiment that a script has named, unless it is in one."""
+        if not self._store.links(target=run.node):
+            self._join(self._experiment_named(experiment), run.name)
+
+    def _experiment_named(self, name: str) -> Experiment:
+        try:
+            return self._store.read(Experiment, name)
+        except RecordMissing:
+            raise _missing(f"Could not find experiment with name '{name}'") from None
+
+    def _join(self, experiment: Experiment, run: str) -> None:
+        """Make a run a member of an experiment: of the trial that SDK v2 uses, too."""
+        now = time.time()
+        group = make_trial_name(experiment.name)
+        trial = Trial(name=group, experiment=experiment.name, created=now, modified=now)
+        made = find_or_add(self._store, Trial, group, lambda: trial)
+        join_trial(self._store, made.name, run)
 
     def _delete_tag(self, params: Params) -> Answer:
         run = self._run(params)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stoker.platform.model.faults import ApiFault
-from stoker.platform.tracking.tracked import DEFAULT_EXPERIMENT, Answer, Memberships, Params
+from stoker.platform.tracking.tracked import Answer, Params
+from stoker.tracking.memberships import DEFAULT_EXPERIMENT, Memberships
 from stoker.tracking.records import Experiment, Run, RunStatus
 from stoker.tracking.series import MOST_STEP, Point, Summary
 
@@ -36,7 +37,7 @@ def show_experiment(experiment: Experiment) -> Answer:
         "lifecycle_stage": "deleted" if experiment.is_deleted else "active",
         "creation_time": round(experiment.created * 1000),
         "last_update_time": round(experiment.modified * 1000),
-        "tags": _show_pairs(experiment.tags),
+        "tags": show_pairs(experiment.tags),
     }
 
 
@@ -78,8 +79,8 @@ class RunView:
             info["end_time"] = round(run.ended * 1000)
         data = {
             "metrics": [show_point(s.name, s.last) for s in self._of(run)],
-            "params": _show_pairs({k: show_parameter(v) for k, v in run.parameters.items()}),
-            "tags": _show_pairs(self._tags(run, title)),
+            "params": show_pairs({k: show_parameter(v) for k, v in run.parameters.items()}),
+            "tags": show_pairs(self._tags(run, title)),
         }
         return {"info": info, "data": data, "inputs": {}, "outputs": {}}
 
@@ -158,5 +159,6 @@ def read_pairs(pairs: Iterable[Params]) -> dict[str, str]:
     return found
 
 
-def _show_pairs(pairs: Mapping[str, Any]) -> list[dict[str, str]]:
+def show_pairs(pairs: Mapping[str, Any]) -> list[dict[str, str]]:
+    """As the API's list of pairs."""
     return [{"key": key, "value": value} for key, value in pairs.items()]

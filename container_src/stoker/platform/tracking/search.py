@@ -9,8 +9,9 @@ from typing import Any
 from stoker.platform.model.faults import validation
 from stoker.platform.model.paging import make_page
 from stoker.platform.tracking.experiments import newest_first, show_experiment, show_trial
-from stoker.platform.tracking.tracked import Answer, Memberships, Operation, Params, show_tags
+from stoker.platform.tracking.tracked import Answer, Operation, Params, show_tags
 from stoker.platform.tracking.trial_components import show_run
+from stoker.tracking.memberships import Memberships
 from stoker.tracking.records import Experiment, Run, Trial
 from stoker.tracking.store import RunStore
 

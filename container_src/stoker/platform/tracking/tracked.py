@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from stoker.platform.model.faults import resource_not_found, validation
 from stoker.platform.model.root import ACCOUNT, DEFAULT_BUCKET, REGION
+from stoker.tracking.memberships import DEFAULT_EXPERIMENT, MEMBER
 from stoker.tracking.records import Experiment, LineageEntity, Link, Record, Run, Trial
 from stoker.tracking.store import RecordExists, RecordMissing, RunStore
 
@@ -25,11 +26,6 @@ _RESOURCES: Mapping[type[Record], str] = {
     Trial: "experiment-trial",
     Run: "experiment-trial-component",
 }
-MEMBER = "member"
-"""The kind of the link from a trial to its run."""
-
-DEFAULT_EXPERIMENT = "Default"
-"""MLflow's, with the id 0: of runs that have no other."""
 
 
 def make_arn(kind: type[Record], name: str) -> str:
@@ -116,34 +112,6 @@ def join_trial(store: RunStore, trial: str, run: str) -> bool:
 def leave_trial(store: RunStore, trial: str, run: str) -> bool:
     """End a membership; False if there is none."""
     return store.unlink(f"trial/{trial}", f"run/{run}")
-
-
-class Memberships:
-    """Which runs are in which trials and experiments, as of now."""
-
-    def __init__(self, store: RunStore) -> None:
-        self.trials = {trial.name.lower(): trial for trial in store.read_all(Trial)}
-        self.trials_of: dict[str, list[Trial]] = {}
-        self.runs_of: dict[str, list[str]] = {}
-        for link in store.links():
-            trial = self.trials.get(link.source.removeprefix("trial/"))
-            if link.kind != MEMBER or trial is None:
-                continue
-            run = link.target.removeprefix("run/")
-            self.trials_of.setdefault(run, []).append(trial)
-            self.runs_of.setdefault(trial.name.lower(), []).append(run)
-
-    def parents(self, run: str) -> list[dict[str, str]]:
-        """Trials and experiments of a run, as the API lists them."""
-        return [
-            {"TrialName": trial.name, "ExperimentName": trial.experiment}
-            for trial in self.trials_of.get(run.lower(), ())
-        ]
-
-    def experiment_of(self, run: str) -> str:
-        """The experiment of a run's first trial; MLflow knows no more than one."""
-        trials = self.trials_of.get(run.lower(), ())
-        return trials[0].experiment if trials else DEFAULT_EXPERIMENT
 
 
 def is_created_within(created: float, params: Params) -> bool:

@@ -13,8 +13,16 @@ from stoker.platform.tracking.lineage import LineageOperations
 from stoker.platform.tracking.metrics import RunMetricOperations
 from stoker.platform.tracking.mlflow import MlflowOperations
 from stoker.platform.tracking.search import Documents, SearchOperations
-from stoker.platform.tracking.tracked import Operation, change_tags, parse_arn, read_tags
+from stoker.platform.tracking.tracked import (
+    Operation,
+    add_experiment,
+    change_tags,
+    find_or_add,
+    parse_arn,
+    read_tags,
+)
 from stoker.platform.tracking.trial_components import TrialComponentOperations
+from stoker.tracking.records import Experiment
 from stoker.tracking.store import RunStore
 
 
@@ -24,21 +32,34 @@ class Tracking:
     def __init__(self, context: JobContext, sources: Sequence[JobSource]) -> None:
         """Args: sources: where each kind of job tells what has changed; parents first."""
         self._runs = RunStore(context.root.runs_database)
-        self._recorder = JobRecorder(context, sources, self._runs)
+        self.recorder = JobRecorder(context, sources, self._runs)
 
     def start(self) -> None:
         """Begin to record jobs."""
-        self._recorder.start()
+        self.recorder.start()
 
     def close(self) -> None:
         """End the recorder and close the store."""
-        self._recorder.stop()
+        self.recorder.stop()
         self._runs.close()
 
     def describe_experiment_config(self, request: Mapping[str, Any]) -> tuple[str, ...]:
         """What the ExperimentConfig of a new job changes, or fails to do, in one line each."""
         config = request.get("ExperimentConfig", {})
         return tuple(describe_experiment_config(self._runs, config))
+
+    def describe_mlflow(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """What DescribeTrainingJob adds for a job with an MlflowConfig."""
+        run = self.recorder.find_run(job["TrainingJobName"]) if "MlflowConfig" in job else None
+        if run is None:
+            return {}
+        name = self.recorder.find_experiment(run)
+        experiment = find_or_add(
+            self._runs, Experiment, name, lambda: add_experiment(self._runs, name)
+        )
+        return {
+            "MlflowDetails": {"MlflowExperimentId": experiment.id, "MlflowRunId": run.id},
+        }
 
     def operations(self, documents: Mapping[str, Documents]) -> dict[str, Operation]:
         """Of the service `sagemaker`. Args: documents: what else can be searched."""
@@ -98,7 +119,7 @@ class Tracking:
         """Clients that have just seen a job's end expect to find it here."""
 
         def answer(params: dict[str, Any]) -> Mapping[str, Any]:
-            self._recorder.look()
+            self.recorder.look()
             return operation(params)
 
         return answer

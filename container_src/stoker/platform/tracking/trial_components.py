@@ -12,7 +12,6 @@ from stoker.platform.model.paging import make_page
 from stoker.platform.tracking.experiments import newest_first, show_common, sorting
 from stoker.platform.tracking.tracked import (
     Answer,
-    Memberships,
     Operation,
     Params,
     is_created_within,
@@ -23,6 +22,7 @@ from stoker.platform.tracking.tracked import (
     read_tags,
     refusing,
 )
+from stoker.tracking.memberships import Memberships
 from stoker.tracking.records import Artifact, Experiment, Run, Trial
 from stoker.tracking.series import Summary
 from stoker.tracking.store import RunStore
