@@ -75,6 +75,7 @@ MAY_USE_AWS = {
 # Outside contract: passed on as it is, or set by ourselves for this very file.
 MAY_READ_ENVIRONMENT = {
     "worker/autoload.py",
+    "worker/mlflow_run.py",
     "runtime/install.py",
     "machine/environment.py",
     "notebook/python_start/sitecustomize.py",
