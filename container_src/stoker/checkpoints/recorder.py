@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stoker.checkpoints.draft import Draft
-from stoker.checkpoints.group import Group, make_group
+from stoker.checkpoints.group import Group
 from stoker.checkpoints.log import say, warn
 from stoker.checkpoints.loop import Loop
 from stoker.checkpoints.manifest import Manifest, Metric
 from stoker.checkpoints.parts import Parts
 from stoker.checkpoints.progress import Progress, differences
+from stoker.checkpoints.ranks import make_group
 from stoker.checkpoints.resume import Resume, Resumed
 from stoker.checkpoints.saver import Saved, Saver
 from stoker.checkpoints.snapshot import Snapshot

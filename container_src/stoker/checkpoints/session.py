@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from stoker.checkpoints.group import make_group
 from stoker.checkpoints.interval import MEAN_HOURS_BETWEEN_INTERRUPTIONS, Schedule
 from stoker.checkpoints.log import say, warn
 from stoker.checkpoints.loop import Leave, Loop
 from stoker.checkpoints.manifest import Metric
 from stoker.checkpoints.parts import Parts
 from stoker.checkpoints.progress import Progress, is_better, make_config
+from stoker.checkpoints.ranks import make_group
 from stoker.checkpoints.recorder import Recorder, Settings
 from stoker.checkpoints.stopping import Stopping
 from stoker.checkpoints.store import Checkpoint, Store
