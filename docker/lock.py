@@ -17,7 +17,7 @@ from pathlib import Path
 from stoker.machine.pip_settings import PipSettings, read_pip_settings
 
 DOCKER = Path(__file__).resolve().parent
-FLAVORS = ("cpu", "cuda", "sklearn")
+FLAVORS = ("cpu", "cuda", "sklearn", "tensorflow")
 NAMES = ("build", "toolkit", "smdebug", "torchvision", *FLAVORS, "dev", "frameworks")
 # Installed with --no-deps: what they need is listed by hand, in common.in or next to them.
 ALONE = ("toolkit", "smdebug", "torchvision", "sklearn")

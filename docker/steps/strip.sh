@@ -27,14 +27,28 @@ fi
 find "$site" -path '*nvshmem*' -name '*.bc' -delete
 
 # torch's own test programs. torch_shm_manager shares tensors between DataLoader workers.
-find "$site/torch/bin" -mindepth 1 -not -name torch_shm_manager -delete
-rm -rf "$site/torch/test"
+if [ -d "$site/torch/bin" ]; then
+    find "$site/torch/bin" -mindepth 1 -not -name torch_shm_manager -delete
+    rm -rf "$site/torch/test"
+fi
+
+# TensorFlow comes with symbol tables, which only a debugger reads, and with libraries that nothing
+# at run time opens: libclang, StableHLO's Python bindings, and TensorBoard's faster reader of logs
+# (it has one in Python as well). Libraries in *.libs were edited after linking: strip breaks them.
+if [ -d "$site/tensorflow" ]; then
+    find "$site" -name '*.so*' -type f -size +200k -not -path '*.libs/*' \
+        -exec strip --strip-unneeded {} +
+    rm -rf "$site/clang/native" "$site/tensorboard_data_server/bin"
+    rm -f "$site/tensorflow/compiler/mlir/stablehlo/stablehlo_extension.so"
+    find "$site/tensorflow" "$site/keras" "$site/h5py" -name '*_test.py' -delete
+    rm -rf "$site/h5py/tests"
+fi
 
 # Headers: torch.compile on a CPU and C++ extensions compile against them, and there is no
 # compiler in the image. The build argument COMPILER=1 brings both. triton keeps its own: small,
 # and the first thing a user needs who adds a compiler.
 if [ "$compiler" != 1 ]; then
-    rm -rf "$site/torch/include" "$site/torch/share/cmake"
+    rm -rf "$site/torch/include" "$site/torch/share/cmake" "$site/tensorflow/include"
     find "$site/nvidia" -type d -name include -prune -exec rm -rf {} + 2>/dev/null || true
 fi
 

@@ -62,7 +62,8 @@ def test_the_source_address_holds_no_credentials(checkout):
     assert read_source_url(checkout) == "https://git.example/team/stoker.git"
 
 
-def test_torchs_version_comes_from_the_lock(checkout):
+def test_the_frameworks_version_comes_from_the_lock(checkout):
+    assert read_framework(Path(__file__).parents[2], "tensorflow") == "tensorflow2.21.0"
     assert read_framework(checkout, "cpu") == "torch2.13.0"
     with pytest.raises(UsageRefused, match="make lock"):
         read_framework(checkout, "cuda")

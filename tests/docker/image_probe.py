@@ -34,18 +34,30 @@ SECRET_NAMES = {
 }
 CACHES = ("/root/.cache", "/var/cache/apt", "/var/lib/apt/lists", "/tmp", "/var/tmp", "/mnt")
 
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
 IMPORTS = """
 import json
-import boto3, sagemaker_training, smdebug, smdebug.pytorch, smdebug.profiler, stoker
-import sagemaker_training.environment, tensorboard.main, torch, torch_tb_profiler.plugin
-import PIL, torchvision, tqdm, yaml
-versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "smdebug": smdebug.__version__}
+import boto3, sagemaker_training, smdebug, smdebug.profiler, stoker
+import sagemaker_training.environment, tensorboard.main, torch_tb_profiler.plugin
+import PIL, tqdm, yaml
+versions = {"smdebug": smdebug.__version__}
+"""
+TORCH_IMPORTS = """
+import smdebug.pytorch, torch, torchvision
+versions |= {"torch": torch.__version__, "cuda": torch.version.cuda}
 versions["torchvision"] = torchvision.__version__
 try:
     import sklearn.ensemble
     versions["sklearn"] = sklearn.__version__
 except ModuleNotFoundError:
     versions["sklearn"] = None
+print(json.dumps(versions))
+"""
+TENSORFLOW_IMPORTS = """
+import h5py, keras, scipy.ndimage, tensorflow
+versions |= {"tensorflow": tensorflow.__version__, "keras": keras.__version__}
+versions["sklearn"] = None
 print(json.dumps(versions))
 """
 
@@ -139,9 +151,11 @@ def main():
         "pip_smdebug": run_pip("smdebug"),
         "pip_same_smdebug": run_pip("smdebug==1.0.34"),
         "pip_old_protobuf": run_pip("smdebug==1.0.34", "protobuf==3.20.3"),
-        "imports": last_json(run(sys.executable, "-c", IMPORTS)),
-        "smdebug": last_json(run(sys.executable, "-c", SMDEBUG)),
     }
+    imports = IMPORTS + (TORCH_IMPORTS if HAS_TORCH else TENSORFLOW_IMPORTS)
+    answers["imports"] = last_json(run(sys.executable, "-c", imports))
+    if HAS_TORCH:
+        answers["smdebug"] = last_json(run(sys.executable, "-c", SMDEBUG))
     print(json.dumps(answers))
 
 

@@ -19,7 +19,7 @@ from stoker.machine.docker import find_client
 pytestmark = pytest.mark.docker
 
 IMAGE = os.environ.get("STOKER_TEST_IMAGE", "stoker:cpu")
-BUDGET_GB = {"cpu": 1.6, "cuda": 5.6, "sklearn": 1.65}
+BUDGET_GB = {"cpu": 1.6, "cuda": 5.6, "sklearn": 1.65, "tensorflow": 1.3}
 # torch's own fixture in Python 3.12 syntax: nothing imports it on 3.11.
 NOT_COMPILABLE = {"py312_intrinsics.py"}
 DOCKER = Path(__file__).parents[2] / "docker"
@@ -57,13 +57,19 @@ def test_pip_check_has_no_complaint(found):
 def test_every_bundled_package_can_be_imported(found, flavor):
     versions = found["imports"]
     assert "error" not in versions, versions["error"]
-    assert versions["torch"] == "2.13.0+cu130" if flavor == "cuda" else "2.13.0+cpu"
     assert versions["smdebug"] == "1.0.34+stoker2"
+    if flavor == "tensorflow":
+        assert versions["tensorflow"] == "2.21.0"
+        assert versions["keras"].startswith("3.")
+        return
+    assert versions["torch"] == ("2.13.0+cu130" if flavor == "cuda" else "2.13.0+cpu")
     assert (versions["cuda"] is not None) == (flavor == "cuda")
     assert versions["torchvision"].startswith("0.28.0+")
 
 
-def test_smdebug_reads_back_the_tensors_it_wrote(found):
+def test_smdebug_reads_back_the_tensors_it_wrote(found, flavor):
+    if flavor == "tensorflow":
+        pytest.skip("smdebug's hook here is for PyTorch")
     tensors = found["smdebug"]
     assert "error" not in tensors, tensors["error"]
     assert len(tensors["written"]) == 3
@@ -72,9 +78,10 @@ def test_smdebug_reads_back_the_tensors_it_wrote(found):
     assert any(name.startswith("gradient/") for name in tensors["names"])
 
 
-def test_the_programs_sagemaker_calls_are_on_path(found):
-    assert [name for name, path in found["programs"].items() if not path] == []
-    for name in ("python3", "pip", "torchrun", "train"):
+def test_the_programs_sagemaker_calls_are_on_path(found, flavor):
+    without = ["torchrun"] if flavor == "tensorflow" else []
+    assert [name for name, path in found["programs"].items() if not path] == without
+    for name in {"python3", "pip", "torchrun", "train"} - set(without):
         assert found["programs"][name] == f"/opt/venv/bin/{name}"
 
 
@@ -120,15 +127,16 @@ def test_train_is_the_command_and_there_is_no_entrypoint(inspected):
     assert not inspected["Config"]["Entrypoint"]
 
 
-def test_the_labels_say_what_the_image_is(inspected, found):
+def test_the_labels_say_what_the_image_is(inspected, found, flavor):
     labels = inspected["Config"]["Labels"]
     prefix = "org.opencontainers.image."
     for name in ("title", "description", "version", "revision", "licenses", "base.name"):
         assert labels[prefix + name], name
     assert re.fullmatch("sha256:[0-9a-f]{64}", labels[prefix + "base.digest"])
     assert labels[prefix + "version"] == __version__
-    torch = found["imports"]["torch"].replace("+cu130", "")
-    assert labels["stoker.torch.version"] == torch
+    framework = "tensorflow" if flavor == "tensorflow" else "torch"
+    version = found["imports"][framework].replace("+cu130", "")
+    assert labels[f"stoker.{framework}.version"] == version
     assert labels["stoker.python.version"] == found["python"]
     assert labels.get("stoker.sklearn.version") == found["imports"]["sklearn"]
 
@@ -137,7 +145,8 @@ def test_the_bill_of_materials_lists_python_and_debian_packages(found, flavor):
     sbom = found["sbom"]
     assert (sbom["bomFormat"], sbom["specVersion"]) == ("CycloneDX", "1.5")
     versions = {(c["purl"].split("/")[0], c["name"]): c["version"] for c in sbom["components"]}
-    assert versions["pkg:pypi", "torch"].startswith("2.13.0")
+    package = {"tensorflow": "tensorflow-cpu"}.get(flavor, "torch")
+    assert versions["pkg:pypi", package].startswith(("2.13.0", "2.21.0"))
     assert versions["pkg:pypi", "stoker"] == __version__
     assert ("pkg:deb", "bash") in versions
     assert (("pkg:pypi", "nvidia-nccl-cu13") in versions) == (flavor == "cuda")
@@ -153,7 +162,7 @@ def test_the_bill_of_materials_has_the_hash_of_every_package(found, flavor):
     parts = ("cpu", "sklearn") if flavor == "sklearn" else (flavor,)
     lock = "".join((DOCKER / f"{part}.lock").read_text() for part in parts)
     locked = set(re.findall("sha256:([0-9a-f]{64})", lock))
-    for name in ("boto3", "numpy", "torch"):
+    for name in ("boto3", "numpy", {"tensorflow": "tensorflow-cpu"}.get(flavor, "torch")):
         [wheel] = [value for purl, value in sha256.items() if purl.startswith(f"pkg:pypi/{name}@")]
         assert wheel in locked, name
 
@@ -164,11 +173,14 @@ def test_the_constraints_hold_what_requirements_may_not_replace(found, flavor):
     assert held["smdebug"] == "smdebug==1.0.34+stoker2"
     assert held["sagemaker-training"] == "sagemaker-training==5.1.4"
     assert held["protobuf"].startswith("protobuf>=6.31.1")
-    assert {"torch", "tensorboard", "torch-tb-profiler", "stoker"} <= held.keys()
+    framework = {"tensorflow": "tensorflow-cpu"}.get(flavor, "torch")
+    assert {framework, "tensorboard", "torch-tb-profiler", "stoker"} <= held.keys()
     assert any(name.startswith("nvidia-") for name in held) == (flavor == "cuda")
 
 
-def test_a_requirement_for_another_torch_is_refused(found):
+def test_a_requirement_for_another_torch_is_refused(found, flavor):
+    if flavor == "tensorflow":
+        pytest.skip("an image without torch holds no version of it")
     refused = found["pip_other_torch"]
     assert refused["code"] != 0
     assert "torch" in refused["err"]

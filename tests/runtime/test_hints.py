@@ -41,6 +41,14 @@ RECORDED = {
     "KeyError: 'LOCAL_RANK'": "expects torchrun",
     "urllib.error.URLError: <urlopen error [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify "
     "failed: self-signed certificate in certificate chain (_ssl.c:1006)>": "PIP_CERT",
+    "ModuleNotFoundError: No module named 'tensorflow'": "KERAS_BACKEND=torch",
+    "ModuleNotFoundError: No module named 'torch'": "stoker:cpu",
+    "ValueError: Invalid filepath extension for saving. Please add either a `.keras` extension "
+    "for the native Keras format (recommended) or a `.h5` extension. Use `model.export(filepath)` "
+    "if you want to export a SavedModel for use with TFLite/TFServing/etc. Received: "
+    "filepath=/opt/ml/model/1.": "model.export('/opt/ml/model/1')",
+    "ValueError: File format not supported: filepath=/opt/ml/model/1. Keras 3 only supports V3 "
+    "`.keras` files and legacy H5 format files (`.h5` extension).": "TFSMLayer",
     "ModuleNotFoundError: No module named 'torchtext'": "ended with torch 2.3",
     "ModuleNotFoundError: No module named 'smdistributed'": "torch_distributed",
     "ModuleNotFoundError: No module named 'pkg_resources'": "setuptools<82",

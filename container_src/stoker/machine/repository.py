@@ -66,7 +66,10 @@ def read_source_url(repository: Path) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
 
 
-_FRAMEWORKS = {"sklearn": ("sklearn", "scikit-learn")}
+_FRAMEWORKS = {
+    "sklearn": ("sklearn", "scikit-learn"),
+    "tensorflow": ("tensorflow", "tensorflow-cpu"),
+}
 """Flavour → the framework in its tags, and the package; torch for all others."""
 
 

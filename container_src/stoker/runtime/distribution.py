@@ -8,6 +8,7 @@ import sys
 from stoker.contract.cluster import MASTER_PORT
 from stoker.contract.files import read_object
 from stoker.contract.hyperparameters import is_on
+from stoker.contract.quick_json import dumps
 from stoker.contract.record import Record
 from stoker.errors import ConfigInvalid
 
@@ -24,10 +25,21 @@ TORCHRUN_SHUTDOWN_SECONDS = 105
 
 DRIVERS_CHANNEL = "sm_drivers"
 _TORCHRUN_KEYS = ("sagemaker_torch_distributed_enabled", "sagemaker_pytorch_ddp_enabled")
+_MIRRORED_KEY = "sagemaker_multi_worker_mirrored_strategy_enabled"
+_MIRRORED_PORT = 8890
+_TORCHRUN_FIX = 'use distribution={"torch_distributed": {"enabled": True}}'
 _UNSUPPORTED = {
     # SDK v2 sends one for the other.
-    "sagemaker_distributed_dataparallel_enabled": "smdistributed.dataparallel or pytorchddp",
-    "sagemaker_pytorch_xla_multi_worker_enabled": "torch_xla",
+    "sagemaker_distributed_dataparallel_enabled": (
+        "smdistributed.dataparallel or pytorchddp",
+        _TORCHRUN_FIX,
+    ),
+    "sagemaker_pytorch_xla_multi_worker_enabled": ("torch_xla", _TORCHRUN_FIX),
+    # The stock toolkit started servers of TensorFlow 1's estimators, which are gone.
+    "sagemaker_parameter_server_enabled": (
+        "parameter servers",
+        'use distribution={"multi_worker_mirrored_strategy": {"enabled": True}}, or one host',
+    ),
 }
 
 
@@ -68,11 +80,12 @@ def choose_distribution(job: Job) -> Distribution:
             node_rank=hosts.index(here),
             processes_per_host=_processes(job),
         )
-    for key, name in _UNSUPPORTED.items():
-        if is_on(framework.get(key)):
+    for key, (name, fix) in _UNSUPPORTED.items():
+        # A job of one host never had parameter servers, whatever it asked for.
+        is_needed = key != "sagemaker_parameter_server_enabled" or len(hosts) > 1
+        if is_needed and is_on(framework.get(key)):
             raise ConfigInvalid(
-                f"the job asks for {name}, which this image does not have",
-                fix='use distribution={"torch_distributed": {"enabled": True}}',
+                f"the job asks for {name}, which this image does not have", fix=fix
             )
     return Distribution(launcher="python", hosts=job.cluster.hosts)
 
@@ -133,7 +146,7 @@ def make_torchrun(distribution: Distribution, program: Program) -> list[str]:
 
 
 def make_network_environment(job: Job, distribution: Distribution) -> dict[str, str]:
-    """Defaults for NCCL, gloo and EFA. The user's own values win over each of them."""
+    """Defaults for NCCL, gloo, EFA and TensorFlow. The user's own values win over each of them."""
     defaults = {
         "MASTER_ADDR": job.leader,
         "MASTER_PORT": str(MASTER_PORT),
@@ -142,6 +155,8 @@ def make_network_environment(job: Job, distribution: Distribution) -> dict[str, 
         share = max(1, job.hardware.cpus // distribution.processes_per_host)
         defaults["OMP_NUM_THREADS"] = str(share)  # torchrun would say 1
         defaults["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(TORCHRUN_SHUTDOWN_SECONDS)
+    if is_on(job.hyperparameters.framework().get(_MIRRORED_KEY)):
+        defaults |= _make_tf_config(job)
     interface = job.cluster.network_interface
     if len(distribution.hosts) > 1 and interface in job.hardware.interfaces:
         defaults["NCCL_SOCKET_IFNAME"] = interface
@@ -152,6 +167,19 @@ def make_network_environment(job: Job, distribution: Distribution) -> dict[str, 
         defaults["FI_EFA_USE_DEVICE_RDMA"] = "1"
         defaults["RDMAV_FORK_SAFE"] = "1"
     return {name: text for name, text in defaults.items() if name not in job.environ}
+
+
+def _make_tf_config(job: Job) -> dict[str, str]:
+    """What MultiWorkerMirroredStrategy reads, as the stock TensorFlow toolkit writes it."""
+    hosts, here = job.distribution_hosts, job.cluster.current_host
+    if here not in hosts:
+        return {}
+    config = {
+        "cluster": {"worker": [f"{host}:{_MIRRORED_PORT}" for host in hosts]},
+        "environment": "cloud",
+        "task": {"index": hosts.index(here), "type": "worker"},
+    }
+    return {"TF_CONFIG": dumps(config)}
 
 
 def _processes(job: Job, of_driver: str | None = None) -> int:

@@ -70,6 +70,16 @@ _HINTS: tuple[tuple[str, str], ...] = (
         f"(in requirements.txt: {_CPU_INDEX}), or use the CUDA image (stoker:cuda)",
     ),
     (
+        r"Invalid filepath extension for saving",
+        "Keras 3 saves to a file: model.save('…/model.keras'). The SavedModel folder that "
+        "TensorFlow Serving reads is made by model.export('/opt/ml/model/1')",
+    ),
+    (
+        r"File format not supported[^\n]*\n?[^\n]*Keras 3 only supports",
+        "Keras 3 cannot load a SavedModel folder as a model: keras.layers.TFSMLayer(folder, "
+        "call_endpoint='serving_default') uses it for inference; to train on, save it as .keras",
+    ),
+    (
         r"(?:urlopen error|NameResolutionError|NewConnectionError)[^\n]*"
         r"(?:name resolution|Name or service not known|Failed to resolve|unreachable)",
         "this container cannot reach that address: pass data sets as a channel; pretrained "
@@ -88,19 +98,30 @@ _PACKAGES = {
     "skimage": "scikit-image",
     "yaml": "pyyaml",
 }
+_NO_TORCH = (
+    "this image has TensorFlow and no PyTorch: name the image stoker:cpu or stoker:cuda instead"
+)
 # Modules that a plain line in requirements.txt does not bring.
 _NOT_BY_PIP = {
     "sagemaker_containers": "sagemaker_containers is replaced by sagemaker_training (from "
     "sagemaker_training import environment), or read the SM_* variables",
     "smdistributed": "smdistributed is only in AWS's own images: use torch.distributed, started "
     'by distribution={"torch_distributed": {"enabled": True}}',
+    "tensorflow": "this image has PyTorch: run TensorFlow in the image stoker:tensorflow (stoker "
+    "build --flavor tensorflow). Keras alone also runs here: keras in requirements.txt, import "
+    "keras instead of tensorflow.keras, and the environment variable KERAS_BACKEND=torch",
+    "torch": _NO_TORCH,
+    "torchvision": _NO_TORCH,
     "torchaudio": f"add to requirements.txt: {_CPU_INDEX} and torchaudio==2.11.0+cpu (in the CUDA "
     "image just torchaudio: the build on the public index needs CUDA)",
     "torchtext": "torchtext ended with torch 2.3 and does not load with this version: use another "
     "tokenizer, such as the package tokenizers",
 }
-# What the image brings: without the image it is not a matter of requirements.txt.
-_OF_THE_IMAGE = ("torch", "torchvision", "tensorboard", "smdebug", "sagemaker_training", "boto3")
+# What an image brings: without an image it is not a matter of requirements.txt.
+_OF_THE_IMAGE = (
+    *("torch", "torchvision", "tensorflow"),
+    *("tensorboard", "smdebug", "sagemaker_training", "boto3"),
+)
 _NONE_AS_PATH = re.compile(r"TypeError: .*NoneType")
 _PINNED = re.compile(r"The user requested \(constraint\) ([\w.-]+)==(\S+)")
 _UNFINDABLE = re.compile(r"satisfies the requirement ([\w.-]+)")
@@ -132,14 +153,14 @@ def find_hint(
     if module := _MISSING_MODULE.search(text):
         if "." in module[1]:
             return f"{module[1].split('.')[0]} has no such part in the version of this image"
-        if advice := _NOT_BY_PIP.get(module[1]):
-            return advice
         name = _PACKAGES.get(module[1], module[1])
         if not is_image and module[1] in _OF_THE_IMAGE:
             return (
                 f"the process engine runs with the packages of this machine: pip install {name} "
                 "where the platform runs, or use the Docker engine (--engine docker)"
             )
+        if advice := _NOT_BY_PIP.get(module[1]):
+            return advice
         return f"add {name} to requirements.txt in your source directory, or bake it in"
     if "KeyError" in text and (channel := _MISSING_CHANNEL.search(text)):
         return _no_channel(channel[1], channels)

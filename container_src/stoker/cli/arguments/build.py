@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-FLAVORS = ("cpu", "cuda", "sklearn")
+FLAVORS = ("cpu", "cuda", "sklearn", "tensorflow")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
