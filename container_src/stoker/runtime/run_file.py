@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 _STATUSES = {"success": "Completed", "stopped": "Stopped", "failed": "Failed"}
 _METRICS_FILE = "metrics.jsonl"
 _MOST_METRIC_BYTES = 8 << 20
-"""A longer file is named only: whoever reads run.json has it, too."""
+"""A longer file is named only: a reader of run.json has it, too."""
 
 
 def write_run_file(
     job: Job, outcome: Outcome, *, code_dir: str, started: float, mask: Callable[[str], str]
 ) -> None:
-    """Writes the file, on the leader only; an output folder that takes none is no error."""
+    """Writes the file, on the leader only; a full disk is not an error."""
     if not job.is_leader:
         return
     folder = f"{job.paths.output_data_dir}/{FOLDER}"
@@ -46,7 +46,7 @@ def write_run_file(
         os.makedirs(folder, exist_ok=True)
         write_atomically(f"{folder}/{FILE_NAME}", json.dumps(facts))
     except OSError:
-        return  # a full disk, most likely: the job's outcome must not change by it
+        return  # the outcome of the job must not change by it
 
 
 def make_run_facts(

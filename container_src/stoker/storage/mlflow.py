@@ -137,7 +137,9 @@ class TrackingServer:
         fields = arn.split(":", 5)
         kind = fields[-1].partition("/")[0]
         if len(fields) < 6 or kind not in _ENDPOINTS:
-            raise ValueError(f"{URI_VARIABLE} is {arn!r:.200}, which is no MLflow server's ARN")
+            raise ValueError(
+                f"{URI_VARIABLE} is {arn!r:.200}, but the ARN of an MLflow server is needed"
+            )
         endpoint, service = _ENDPOINTS[kind]
         self._signed = (service, fields[3])
         self._headers[_ARN_HEADERS[kind]] = arn

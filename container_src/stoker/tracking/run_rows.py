@@ -32,7 +32,7 @@ class RunRow:
 
     @property
     def name(self) -> str:
-        """What to show: the title that somebody gave it, or its job's name."""
+        """What to show: its title, or the name of its job."""
         return self.run.title or self.run.name.removesuffix("-aws-training-job")
 
     @property

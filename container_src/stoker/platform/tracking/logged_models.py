@@ -1,4 +1,4 @@
-"""MLflow's logged models and inputs: what `log_model` and autolog send besides their files."""
+"""MLflow's logged models and inputs: what `log_model` and autolog send in addition to files."""
 
 from __future__ import annotations
 
