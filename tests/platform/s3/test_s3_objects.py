@@ -14,6 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zlib
+from datetime import UTC, datetime
 
 import boto3
 import crc32c
@@ -23,6 +24,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from stoker.machine.processes import descendants
+from stoker.platform.s3 import http_server
 from tests.conftest import OF_THE_SESSION
 from tests.s3_server import running_s3
 
@@ -419,22 +421,64 @@ def test_an_object_larger_than_the_disk_is_refused_before_its_body(s3, session, 
     connection.close()
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
-        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
-        b"GET /" + b"x" * 70_000,
-        b"PUT /bucket/k HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"GET /%ff%fe/%00 HTTP/1.1\r\n\r\n",
-        b"GET http://other/bucket?list-type=2 HTTP/1.1\r\n\r\n",
-    ],
+PRESIGNED = (
+    b"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-SignedHeaders=host&X-Amz-Expires=9&X-Amz-Date="
 )
-def test_what_is_not_a_valid_request_ends_and_the_server_keeps_answering(s3, address, head):
+HOSTILE_HEADS = [
+    b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+    b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+    b"PUT /bucket/k HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nContent-Length: 5, 5\r\n\r\nhello",
+    b"GET / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+    b"GET / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+    b"GET /%ff%fe/%00 HTTP/1.1\r\n\r\n",
+    b"GET http://other/bucket?list-type=2 HTTP/1.1\r\n\r\n",
+    b"GET /b?AWSAccessKeyId=key&Signature=%C3%A9&Expires=" + b"9" * 5000 + b" HTTP/1.1\r\n\r\n",
+    b"GET /b?"
+    + PRESIGNED
+    + b"%s&X-Amz-Credential=key/%s/x/s3/aws4_request&X-Amz-Signature=%%C3%%A9"
+    b" HTTP/1.1\r\nHost: x\r\n\r\n",
+]
+
+
+def test_what_is_not_a_valid_request_is_refused_and_the_server_keeps_answering(s3, address):
+    now = datetime.now(UTC)
+    for head in HOSTILE_HEADS:
+        if PRESIGNED in head:
+            head %= f"{now:%Y%m%dT%H%M%SZ}".encode(), f"{now:%Y%m%d}".encode()
+        assert talk(address, head).split()[1] in (b"400", b"403"), head
+    assert talk(address, b"GET /" + b"x" * 70_000) == b""
+    assert s3.list_buckets()["Buckets"]
+
+
+def talk(address, sent):
     place = urllib.parse.urlsplit(address)
     with socket.create_connection((place.hostname, place.port), DEADLINE_SECONDS) as client:
-        client.sendall(head)
+        client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
-        said = client.recv(100)
-        assert not said or said.split()[1] in (b"400", b"403")
-    assert s3.list_buckets()["Buckets"]
+        return client.recv(100)
+
+
+def test_numbers_times_and_names_that_no_client_sends_are_no_internal_errors(s3):
+    place = {"Bucket": BUCKET, "Key": "k"}
+    s3.put_object(**place, Body=b"content")
+    url = s3.generate_presigned_url("get_object", Params=place)
+    for header, value in (
+        ("Range", f"bytes={'9' * 5000}-"),
+        ("If-Modified-Since", "Mon, 01 Jan 0001 00:00:00 GMT"),
+    ):
+        request = urllib.request.Request(url, headers={header: value})
+        with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
+            assert answer.read() == b"content"
+    source = {"Bucket": "nul\0x", "Key": "k"}
+    assert code_of(s3.copy_object, Key="copy", CopySource=source) == "NoSuchBucket"
+
+
+def test_a_request_whose_head_comes_too_slowly_is_closed():
+    client, server = socket.socketpair()
+    stream = http_server.Stream(server)
+    with client, server:
+        client.sendall(b"GET / HT")
+        client.shutdown(socket.SHUT_WR)
+        with pytest.raises(http_server.Disconnected, match="does not come"):
+            stream.read_until(b"\r\n\r\n", 1000, seconds=0)

@@ -264,7 +264,8 @@ def test_s3_outlives_a_killed_server_while_a_job_needs_it_and_is_adopted(root):
     wait_until(lambda: is_gone(process), "S3 outlived the last job")
 
 
-def test_s3_that_hangs_is_replaced_not_adopted(root):
+def test_s3_that_hangs_is_replaced_not_adopted(root, monkeypatch):
+    monkeypatch.setattr("stoker.platform.s3.process._ADOPTION_SECONDS", 1)
     (root.jobs_dir / "job").mkdir()
     process = start_and_kill(root)
     os.kill(process, signal.SIGSTOP)

@@ -118,7 +118,7 @@ def require_signature(
     Raises:
         SignatureRefused: any of it does not hold.
     """
-    if not hmac.compare_digest(signature.access_key.encode(), credentials.access_key.encode()):
+    if not hmac.compare_digest(_bytes(signature.access_key), credentials.access_key.encode()):
         raise SignatureRefused(
             "unknown_key",
             "The security token included in the request is invalid: these are not the keys of"
@@ -127,12 +127,17 @@ def require_signature(
     stamp = _stamp(message, signature)
     _require_recent(message, signature, stamp, now or datetime.now(UTC))
     expected = _expected(message, signature, stamp, credentials, payload_hash)
-    if not hmac.compare_digest(expected, signature.signature):
+    if not hmac.compare_digest(expected.encode(), _bytes(signature.signature)):
         raise SignatureRefused(
             "mismatch",
             "The request signature we calculated does not match the signature you provided."
             " Check your AWS Secret Access Key and signing method.",
         )
+
+
+def _bytes(text: str) -> bytes:
+    # A header may hold any bytes, which are not valid UTF-8 then.
+    return text.encode("utf-8", "surrogateescape")
 
 
 def hash_payload(body: bytes) -> str:
@@ -218,14 +223,14 @@ def _expected(
 def sign(credentials: Credentials, signature: Signature, text: str) -> str:
     """The signature of a text for the scope of another signature."""
     key = _signing_key(credentials.secret_key, signature.date, signature.region, signature.service)
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(key, _bytes(text), hashlib.sha256).hexdigest()
 
 
 @lru_cache(maxsize=64)
 def _signing_key(secret_key: str, *scope: str) -> bytes:
     key = f"AWS4{secret_key}".encode()
     for part in (*scope, "aws4_request"):
-        key = hmac.digest(key, part.encode(), "sha256")
+        key = hmac.digest(key, _bytes(part), "sha256")
     return key
 
 
@@ -277,10 +282,10 @@ def require_signature_v2(
     if message.parameter("AWSAccessKeyId") != credentials.access_key:
         raise SignatureRefused("unknown_key", "The AWS access key Id you provided is not ours.")
     expires = message.parameter("Expires") or ""
-    if not expires.isdecimal() or int(expires) < now.timestamp():
+    if not re.fullmatch("[0-9]{1,18}", expires) or int(expires) < now.timestamp():
         raise SignatureRefused("expired", f"Request has expired: it was valid until {expires}.")
     given = message.parameter("Signature") or ""
-    if not hmac.compare_digest(_expected_v2(message, credentials).encode(), given.encode()):
+    if not hmac.compare_digest(_expected_v2(message, credentials).encode(), _bytes(given)):
         raise SignatureRefused("mismatch", "The signature does not match the address.")
 
 
@@ -308,5 +313,5 @@ def _expected_v2(message: Message, credentials: Credentials) -> str:
 
 def sign_v2(credentials: Credentials, text: str) -> str:
     """The older signature of a text."""
-    digest = hmac.digest(credentials.secret_key.encode(), text.encode(), "sha1")
+    digest = hmac.digest(credentials.secret_key.encode(), _bytes(text), "sha1")
     return base64.b64encode(digest).decode()

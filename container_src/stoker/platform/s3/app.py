@@ -21,7 +21,7 @@ from stoker.platform.model.signature import (
 )
 from stoker.platform.s3 import acl_calls, bucket_calls, object_calls, post_form, upload_calls
 from stoker.platform.s3.body import is_full, make_full
-from stoker.platform.s3.call import Call, answer_xml
+from stoker.platform.s3.call import Call, answer_xml, require_key
 from stoker.platform.s3.faults import S3Fault
 from stoker.platform.s3.http_server import Request, Response
 from stoker.platform.s3.object_store import BucketMissing, ObjectStore
@@ -29,7 +29,6 @@ from stoker.platform.s3.unset_calls import answer_unset, find_unset, require_kno
 from stoker.platform.s3.xml_text import make_error
 
 Operation = Callable[[Call], Response]
-_MOST_KEY_BYTES = 1024
 _EXPECTED_OWNERS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner")
 _CODES: Mapping[str, str] = {
     "missing": "AccessDenied",
@@ -205,8 +204,8 @@ def _choose(call: Call) -> Operation:
         raise S3Fault("MethodNotAllowed")
     if find_unset(call):
         return answer_unset
-    if len(call.key) > _MOST_KEY_BYTES:
-        raise S3Fault("KeyTooLongError")
+    if call.key:
+        require_key(call.key)
     _decode(call.key)
     table = _OBJECTS if call.key else _BUCKETS
     method = call.request.method

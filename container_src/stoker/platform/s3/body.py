@@ -17,6 +17,7 @@ from stoker.platform.model.signature import sign
 from stoker.platform.s3.call import Call
 from stoker.platform.s3.checksums import ALGORITHMS, HEADER, Checksum, is_valid, make_checksum
 from stoker.platform.s3.faults import S3Fault
+from stoker.platform.s3.http_server import parse_chunk_size, parse_digits
 
 _STREAMING = "STREAMING-"
 _EMPTY_HASH = hashlib.sha256(b"").hexdigest()
@@ -122,13 +123,14 @@ def _require_room(call: Call) -> None:
         if call.header("transfer-encoding"):
             return
         raise S3Fault("MissingContentLength")
-    if not length.isascii() or not length.isdigit():
+    size_bytes = parse_digits(length)
+    if size_bytes is None:
         raise S3Fault("InvalidArgument", "The length of the body is not a number.")
-    if int(length) > _MOST_OBJECT_BYTES:
+    if size_bytes > _MOST_OBJECT_BYTES:
         raise S3Fault("EntityTooLarge")
     free_bytes = call.store.free_bytes()
-    if int(length) + SPARE_BYTES > free_bytes:
-        raise make_full(free_bytes, int(length))
+    if size_bytes + SPARE_BYTES > free_bytes:
+        raise make_full(free_bytes, size_bytes)
 
 
 def _read_promises(call: Call) -> dict[str, str]:
@@ -169,10 +171,7 @@ def _decode_aws_chunks(
     """The content of a body that consists of chunks with sizes, and perhaps signatures."""
     while True:
         size, _, extension = reader.read_line().partition(b";")
-        try:
-            size_bytes = int(size, 16)
-        except ValueError as error:
-            raise S3Fault("IncompleteBody", "A chunk of the body has no valid size.") from error
+        size_bytes = parse_chunk_size(size)
         digest = hashlib.sha256()
         for piece in reader.take(size_bytes):
             if signatures.are_required:

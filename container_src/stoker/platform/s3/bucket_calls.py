@@ -14,7 +14,13 @@ from urllib.parse import quote_from_bytes
 
 from stoker.platform.model.root import REGION
 from stoker.platform.s3.acl_calls import OWNER, OWNERSHIP, read_acl, read_ownership
-from stoker.platform.s3.call import Call, answer_xml, iso_date, parse_http_date
+from stoker.platform.s3.call import (
+    Call,
+    answer_xml,
+    iso_date,
+    parse_http_date,
+    require_key,
+)
 from stoker.platform.s3.conditions import make_delete_check
 from stoker.platform.s3.faults import S3Fault
 from stoker.platform.s3.http_server import Response
@@ -314,6 +320,7 @@ def _delete_one(call: Call, asked: Element) -> tuple[str, bool]:
         modified = _parse_time(asked.findtext("LastModifiedTime") or "")
         size = (asked.findtext("Size") or "").strip()
         check = make_delete_check(asked.findtext("ETag") or "", modified, size)
+        require_key(key.encode())
         call.store.remove(call.bucket, key.encode(), check)
     except S3Fault as fault:
         fields = [("Key", key), ("Code", fault.code), ("Message", fault.message)]
@@ -330,6 +337,6 @@ def _parse_time(text: str) -> float | None:
         try:
             if text and (found := read(text.strip())) is not None:
                 return found
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
     return None

@@ -11,10 +11,11 @@ from urllib.parse import parse_qsl
 from stoker.platform.model.root import Credentials
 from stoker.platform.model.signature import Signature
 from stoker.platform.s3.faults import S3Fault
-from stoker.platform.s3.http_server import Request, Response
+from stoker.platform.s3.http_server import Request, Response, parse_digits
 from stoker.platform.s3.object_store import ObjectInfo, ObjectStore
 
 _MOST_XML_BYTES = 4 * 1024 * 1024
+_MOST_KEY_BYTES = 1024
 _XML = "application/xml"
 
 
@@ -41,14 +42,19 @@ class Call:
         Raises:
             S3Fault: InvalidArgument.
         """
-        text = self.params.get(name)
-        if not text:
-            if text is None:
-                return default
-            raise S3Fault("InvalidArgument", f"Argument {name} must be a number.")
-        if not text.isascii() or not text.isdigit() or int(text) > most:
+        return self._parse(name, self.params.get(name), default, most)
+
+    def header_number(self, name: str, default: int, most: int = 2**31) -> int:
+        """The same of a header."""
+        return self._parse(name, self.request.headers.get(name), default, most)
+
+    def _parse(self, name: str, text: str | None, default: int, most: int) -> int:
+        if text is None:
+            return default
+        number = parse_digits(text)
+        if number is None or number > most:
             raise S3Fault("InvalidArgument", f"Argument {name} must be between 0 and {most}.")
-        return int(text)
+        return number
 
     def read_small(self) -> bytes:
         """The body of a request that is XML or a form, as it was sent."""
@@ -73,6 +79,17 @@ class Call:
         return info
 
 
+def require_key(key: bytes) -> None:
+    """
+    Raises:
+        S3Fault: no object can have this key.
+    """
+    if not key:
+        raise S3Fault("InvalidArgument", "User key must have a length greater than 0.")
+    if len(key) > _MOST_KEY_BYTES:
+        raise S3Fault("KeyTooLongError")
+
+
 def answer_xml(body: bytes, status: int = 200) -> Response:
     """An answer that is XML."""
     return Response(status, {"Content-Type": _XML}, body)
@@ -92,7 +109,7 @@ def parse_http_date(text: str) -> float | None:
     """A time of a header; None if it is not one."""
     try:
         return email.utils.parsedate_to_datetime(text).timestamp()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

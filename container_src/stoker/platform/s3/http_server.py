@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -19,11 +21,13 @@ from stoker.platform.s3.faults import S3Fault
 _BUFFER_BYTES = 512 * 1024
 _MOST_HEAD_BYTES = 64 * 1024
 _SILENT_SECONDS = 120.0
+_HEAD_SECONDS = 60.0
 _MOST_CONNECTIONS = 1024
 _BACKLOG = 512
 _DRAINED_BYTES = 16 * 1024 * 1024
 _SMALL_BYTES = 64 * 1024
 _NO_BODY = {204, 304}
+_MOST_DIGITS = 18
 _NOT_IN_HEADERS = re.compile("[\0\r\n]")
 
 
@@ -40,9 +44,21 @@ class Stream:
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
 
-    def read_until(self, mark: bytes, most_bytes: int) -> bytes:
-        """What comes up to a mark, which is left out; empty if the connection ends before."""
+    def read_until(self, mark: bytes, most_bytes: int, seconds: float = math.inf) -> bytes:
+        """What comes up to a mark, which is left out; empty if the connection ends before.
+
+        Args:
+            mark: what ends it.
+            most_bytes: more of them without the mark end the connection.
+            seconds: so does more time, counted from the first byte on.
+        """
+        began = None
         while True:
+            if self._start < self._end:
+                began = began or time.monotonic()
+                # One byte now and then would keep a connection for ever.
+                if time.monotonic() - began > seconds:
+                    raise Disconnected("the head of a request does not come")
             at = self._buffer.find(mark, self._start, self._end)
             if at >= 0:
                 found = bytes(self._view[self._start : at])
@@ -95,12 +111,7 @@ class Request:
     @property
     def length(self) -> int | None:
         """What Content-Length says; None without one."""
-        text = self.headers.get("content-length")
-        if text is None:
-            return None
-        if not text.isascii() or not text.isdigit():
-            raise S3Fault("InvalidArgument", "Content-Length is not a number.")
-        return int(text)
+        return parse_digits(self.headers.get("content-length", ""))
 
     @property
     def has_body(self) -> bool:
@@ -132,15 +143,24 @@ class Request:
     def _read_chunks(self) -> Iterator[memoryview]:
         while True:
             head = self.stream.read_until(b"\r\n", _MOST_HEAD_BYTES)
-            size = head.partition(b";")[0].strip()
-            if not re.fullmatch(rb"[0-9a-fA-F]{1,15}", size):
-                raise S3Fault("IncompleteBody", "A chunk of the body has no valid size.")
-            if not int(size, 16):
+            size_bytes = parse_chunk_size(head.partition(b";")[0].strip())
+            if not size_bytes:
                 while self.stream.read_until(b"\r\n", _MOST_HEAD_BYTES):
                     pass
                 return
-            yield from self._read_exactly(int(size, 16))
+            yield from self._read_exactly(size_bytes)
             self.stream.read_until(b"\r\n", _MOST_HEAD_BYTES)
+
+
+def parse_chunk_size(text: bytes) -> int:
+    """The size of a chunk.
+
+    Raises:
+        S3Fault: IncompleteBody.
+    """
+    if not re.fullmatch(rb"[0-9a-fA-F]{1,15}", text):
+        raise S3Fault("IncompleteBody", "A chunk of the body has no valid size.")
+    return int(text, 16)
 
 
 @dataclass(slots=True)
@@ -158,6 +178,12 @@ class Response:
 
 
 Answer = Callable[[Request], Response]
+
+
+def parse_digits(text: str) -> int | None:
+    """A number as HTTP has it; None for anything else, and for what no size or time can be."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else None
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -198,7 +224,7 @@ def _serve_connection(
 
 def _serve_request(stream: Stream, answer: Answer) -> bool:
     """Answer one request; False if the connection must end."""
-    head = stream.read_until(b"\r\n\r\n", _MOST_HEAD_BYTES)
+    head = stream.read_until(b"\r\n\r\n", _MOST_HEAD_BYTES, _HEAD_SECONDS)
     if not head:
         return False
     request = _parse(head, stream)
@@ -236,6 +262,11 @@ def _parse(head: bytes, stream: Stream) -> Request | None:
         headers[key] = f"{headers[key]},{value}" if key in headers else value
     if words[2] == "HTTP/1.0":
         headers.setdefault("connection", "close")
+    # Where the body ends would be a guess, and so would be where the next request begins.
+    if "content-length" in headers and parse_digits(headers["content-length"]) is None:
+        return None
+    if headers.get("transfer-encoding", "chunked").lower() != "chunked":
+        return None
     path, _, query = words[1].partition("?")
     if not path.startswith("/"):
         path = "/" + re.sub(r"^https?://[^/]*/?", "", path)
@@ -285,6 +316,8 @@ def _phrase(status: int) -> str:
 def _drain(stream: Stream) -> None:
     """Read what is still coming, so that the other side reads the answer before it sees an end."""
     stream.connection.shutdown(socket.SHUT_WR)
-    drained = 0
-    while drained < _DRAINED_BYTES and (piece := stream.read_some(_BUFFER_BYTES)):
+    drained, deadline = 0, time.monotonic() + _HEAD_SECONDS
+    while drained < _DRAINED_BYTES and time.monotonic() < deadline:
+        if not (piece := stream.read_some(_BUFFER_BYTES)):
+            return
         drained += len(piece)

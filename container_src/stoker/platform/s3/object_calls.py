@@ -53,6 +53,7 @@ _STORED = {
 }
 # Said back, because stock code looks for it; files here are as private as the root folder is.
 _ENCRYPTION = ("x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _META = "x-amz-meta-"
 _MOST_META_BYTES = 2048
 _MOST_TAGS = 10
@@ -149,7 +150,7 @@ def _find_part(
 
 
 def _find_range(call: Call, info: ObjectInfo) -> tuple[int, int] | None:
-    found = re.fullmatch(r"bytes=(\d*)-(\d*)", call.header("range").replace(" ", ""))
+    found = _RANGE.fullmatch(call.header("range").replace(" ", ""))
     if found is None or found[1] + found[2] == "":
         return None
     size = info.size_bytes
@@ -386,8 +387,8 @@ def get_attributes(call: Call) -> Response:
 
 
 def _list_parts(call: Call, details: Details) -> Iterator[str]:
-    most = int(call.header("x-amz-max-parts") or 1000)
-    after = int(call.header("x-amz-part-number-marker") or 0)
+    most = call.header_number("x-amz-max-parts", 1000)
+    after = call.header_number("x-amz-part-number-marker", 0)
     shown = list(enumerate(details.parts, start=1))[after : after + most]
     last = shown[-1][0] if shown else 0
     yield leaf("PartsCount", len(details.parts))

@@ -128,7 +128,7 @@ class ObjectStore:
             BucketMissing: there is no such bucket.
         """
         folder = os.fsencode(self.folder) + b"/" + bucket.encode()
-        if not bucket or bucket.startswith(".") or "/" in bucket or not os.path.isdir(folder):
+        if not _is_bucket_name(bucket) or not os.path.isdir(folder):
             raise BucketMissing(bucket)
         return folder
 
@@ -167,7 +167,7 @@ class ObjectStore:
         """Remove a bucket; False if it is not empty."""
         folder = self.bucket_dir(bucket)
         with self.committing:
-            for path, _, _ in os.walk(folder, topdown=False):
+            for path in _list_folders(folder):
                 with suppress(OSError):  # not empty
                     os.rmdir(path)
             if os.path.isdir(folder):
@@ -310,7 +310,7 @@ class ObjectStore:
 
     def _locate(self, bucket: str, key: bytes) -> tuple[bytes, os.stat_result] | None:
         folder = os.fsencode(self.folder) + b"/" + bucket.encode()
-        if not bucket or bucket.startswith(".") or "/" in bucket:
+        if not _is_bucket_name(bucket):
             return None
         for encode in (encode_key, encode_next_to_folder):
             path = b"%s/%s" % (folder, encode(key))
@@ -339,6 +339,19 @@ class ObjectStore:
             self.index.put(bucket, key, state, etag, Details())
             row = etag, Details().to_json()
         return ObjectInfo(key=key, path=path, state=state, etag=row[0], details_json=row[1])
+
+
+def _is_bucket_name(bucket: str) -> bool:
+    return bool(bucket) and not bucket.startswith(".") and not {"/", "\0"} & set(bucket)
+
+
+def _list_folders(folder: bytes) -> Iterator[bytes]:
+    """A folder and all below it, the deepest first; not `os.walk`, which a deep key exceeds."""
+    folders = [folder]
+    for path in folders:
+        with os.scandir(path) as entries:
+            folders += [each.path for each in entries if each.is_dir(follow_symlinks=False)]
+    return reversed(folders)
 
 
 def _hash(path: bytes) -> tuple[FileState, str] | None:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from stoker.platform.model.signature import Signature, sign, sign_v2
 from stoker.platform.s3.acl_calls import may_write
 from stoker.platform.s3.body import make_full, write_all
-from stoker.platform.s3.call import Call, answer_xml
+from stoker.platform.s3.call import Call, answer_xml, require_key
 from stoker.platform.s3.checksums import ALGORITHMS, HEADER, make_checksum
 from stoker.platform.s3.faults import S3Fault
 from stoker.platform.s3.http_server import Response
@@ -40,6 +40,7 @@ def post_object(call: Call) -> Response:
     if "key" not in fields:
         raise S3Fault("InvalidArgument", "Bucket POST must contain a field named 'key'.")
     key = fields["key"].replace("${filename}", reader.file_name)
+    require_key(key.encode())
     least, most = 0, float("inf")
     if "policy" in fields or not may_write(call):
         _require_proof(call, fields)

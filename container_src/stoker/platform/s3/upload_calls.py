@@ -26,7 +26,7 @@ from stoker.platform.s3.checksums import (
 )
 from stoker.platform.s3.conditions import make_write_check
 from stoker.platform.s3.faults import S3Fault
-from stoker.platform.s3.http_server import Response
+from stoker.platform.s3.http_server import Response, parse_digits
 from stoker.platform.s3.object_calls import (
     copy_bytes,
     encryption_headers,
@@ -121,7 +121,7 @@ def _read_source_range(call: Call, info: ObjectInfo) -> tuple[int, int]:
     text = call.header("x-amz-copy-source-range")
     if not text:
         return 0, info.size_bytes
-    found = re.fullmatch(r"bytes=(\d+)-(\d+)", text)
+    found = re.fullmatch(r"bytes=([0-9]{1,18})-([0-9]{1,18})", text)
     if found is None or int(found[1]) > int(found[2]):
         raise S3Fault("InvalidArgument", "The x-amz-copy-source-range must be bytes=FIRST-LAST.")
     if int(found[2]) >= info.size_bytes:
@@ -221,7 +221,7 @@ def _choose_parts(body: bytes, stored: Sequence[Part]) -> list[Part]:
     for asked in parse(body, "CompleteMultipartUpload").findall("Part"):
         number = (asked.findtext("PartNumber") or "").strip()
         etag = (asked.findtext("ETag") or "").strip().strip('"')
-        if not number.isdigit():
+        if parse_digits(number) is None:
             raise S3Fault("MalformedXML")
         part = known.get(int(number))
         sums = {n: asked.findtext(f"Checksum{n.upper()}") or "" for n in ALGORITHMS}
