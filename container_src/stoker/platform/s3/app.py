@@ -19,7 +19,14 @@ from stoker.platform.model.signature import (
     require_signature_v2,
     split_query,
 )
-from stoker.platform.s3 import acl_calls, bucket_calls, object_calls, post_form, upload_calls
+from stoker.platform.s3 import (
+    acl_calls,
+    bucket_calls,
+    object_calls,
+    post_form,
+    tag_calls,
+    upload_calls,
+)
 from stoker.platform.s3.body import is_full, make_full
 from stoker.platform.s3.call import Call, answer_xml, require_key
 from stoker.platform.s3.faults import S3Fault
@@ -43,9 +50,9 @@ _BUCKETS: Mapping[tuple[str, str], Operation] = {
     ("GET", "versions"): bucket_calls.list_versions,
     ("GET", "location"): bucket_calls.get_location,
     ("GET", "versioning"): bucket_calls.get_versioning,
-    ("GET", "tagging"): bucket_calls.get_bucket_tags,
-    ("PUT", "tagging"): bucket_calls.put_bucket_tags,
-    ("DELETE", "tagging"): bucket_calls.delete_bucket_tags,
+    ("GET", "tagging"): tag_calls.get_bucket_tags,
+    ("PUT", "tagging"): tag_calls.put_bucket_tags,
+    ("DELETE", "tagging"): tag_calls.delete_bucket_tags,
     ("GET", "ownershipControls"): acl_calls.get_ownership,
     ("PUT", "ownershipControls"): acl_calls.put_ownership,
     ("DELETE", "ownershipControls"): acl_calls.delete_ownership,
@@ -64,9 +71,9 @@ _OBJECTS: Mapping[tuple[str, str], Operation] = {
     ("DELETE", "uploadId"): upload_calls.abort_upload,
     ("GET", "uploadId"): upload_calls.list_parts,
     ("PUT", "uploadId"): upload_calls.put_part,
-    ("GET", "tagging"): object_calls.get_tags,
-    ("PUT", "tagging"): object_calls.put_tags,
-    ("DELETE", "tagging"): object_calls.delete_tags,
+    ("GET", "tagging"): tag_calls.get_tags,
+    ("PUT", "tagging"): tag_calls.put_tags,
+    ("DELETE", "tagging"): tag_calls.delete_tags,
     ("GET", "attributes"): object_calls.get_attributes,
     ("GET", ""): object_calls.get_object,
     ("HEAD", ""): object_calls.get_object,

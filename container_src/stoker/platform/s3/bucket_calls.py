@@ -7,7 +7,6 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from urllib.parse import quote_from_bytes
@@ -34,9 +33,7 @@ from stoker.platform.s3.xml_text import (
     escape_text,
     leaf,
     leaves,
-    make_tags,
     parse,
-    read_tags,
 )
 
 LOCATION = "location"
@@ -118,33 +115,6 @@ def get_versioning(call: Call) -> Response:
     """GetBucketVersioning: never turned on."""
     call.store.bucket_dir(call.bucket)
     return answer_xml(document("VersioningConfiguration"))
-
-
-def get_bucket_tags(call: Call) -> Response:
-    """GetBucketTagging."""
-    tags = call.store.read_bucket(call.bucket)[1].tags
-    if not tags:
-        raise S3Fault("NoSuchTagSet")
-    return answer_xml(make_tags(dict(tags)))
-
-
-def put_bucket_tags(call: Call) -> Response:
-    """PutBucketTagging."""
-    return _store_bucket_tags(call, read_tags(parse(call.read_small(), "Tagging")))
-
-
-def delete_bucket_tags(call: Call) -> Response:
-    """DeleteBucketTagging."""
-    return _store_bucket_tags(call, {})
-
-
-def _store_bucket_tags(call: Call, tags: dict[str, str]) -> Response:
-    details = call.store.read_bucket(call.bucket)[1]
-    call.store.change_bucket(call.bucket, replace(details, tags=tags))
-    return Response(_NO_CONTENT)
-
-
-# ---- Lists ----
 
 
 def list_objects(call: Call) -> Response:

@@ -37,9 +37,6 @@ from stoker.platform.s3.xml_text import (
     element,
     leaf,
     leaves,
-    make_tags,
-    parse,
-    read_tags,
 )
 
 _STORED = {
@@ -335,31 +332,6 @@ def read_pieces(source: BinaryIO) -> Iterator[bytes]:
 def to_base64(digest: bytes) -> str:
     """A digest as headers have it."""
     return base64.b64encode(digest).decode()
-
-
-def get_tags(call: Call) -> Response:
-    """GetObjectTagging."""
-    return answer_xml(make_tags(dict(call.find().details.tags)))
-
-
-def put_tags(call: Call) -> Response:
-    """PutObjectTagging."""
-    tags = read_tags(parse(call.read_small(), "Tagging"))
-    check_tags(list(tags.items()), most=_MOST_TAGS)
-    _store_tags(call, tags)
-    return Response(200)
-
-
-def delete_tags(call: Call) -> Response:
-    """DeleteObjectTagging."""
-    _store_tags(call, {})
-    return Response(_NO_CONTENT)
-
-
-def _store_tags(call: Call, tags: Mapping[str, str]) -> None:
-    with call.store.committing:
-        info = call.find()
-        call.store.change_details(call.bucket, info, replace(info.details, tags=tags))
 
 
 def get_attributes(call: Call) -> Response:
