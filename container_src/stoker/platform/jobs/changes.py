@@ -52,7 +52,7 @@ def new_job(
 
 def keeps_warm(request: Mapping[str, Any]) -> bool:
     """Whether a job is to leave a warm pool."""
-    return bool(request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0))
+    return bool(request.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds", 0))
 
 
 def show(record: JobRecord, secondary: str, message: str, now: float) -> JobRecord:
