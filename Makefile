@@ -14,7 +14,7 @@ SIDE_BY_SIDE := -n $(shell expr $$(nproc) + 1) --dist loadfile
 DOCKER_TESTS := -m docker -n 2 --dist loadfile
 SOURCES := $(shell find container_src -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml
 
-.PHONY: help train test test-fast test-image test-cuda check format image sdks lock push bench compare \
+.PHONY: help train test test-fast test-image test-cuda check format image sdks lock push dist bench compare \
 	cross torture stacks engine clean
 
 help: ## list all commands
@@ -72,6 +72,12 @@ lock: install ## renew the hash locks of the images
 push: install ## push to ECR: make push FLAVOR=cpu REPOSITORY=stoker [DRY_RUN=1]
 	$(STOKER) push --flavor $(FLAVOR) --repository $(REPOSITORY) $(if $(DRY_RUN),--dry-run)
 
+dist: install ## build wheel and sdist into dist/ and check them as an index would
+	rm -rf dist
+	$(PY) -m hatchling build
+	@[ -x .venv-dist/bin/twine ] || { $(PYTHON) -m venv .venv-dist && .venv-dist/bin/pip install --quiet twine==6.2.0; }
+	.venv-dist/bin/twine check --strict dist/*
+
 bench: install sdks ## run all benchmarks and write benchmarks/RESULTS.md
 	$(PY) benchmarks/run_all.py
 
@@ -93,7 +99,7 @@ engine: ## make sure a Docker engine answers (installs and starts one as root on
 	@docker/engine.sh
 
 clean: ## remove what make has made here (not the images)
-	rm -rf $(VENV) .venv-sdk-v2* .venv-sdk-v3* .build .work .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-dist dist .venv-sdk-v2* .venv-sdk-v3* .build .work .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .PHONY: install
 install: $(VENV)/.installed

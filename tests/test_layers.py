@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).resolve().parents[1] / "container_src/stoker"
-FILES = sorted(SOURCE.rglob("*.py"))
+# What `stoker init` writes is a user's script, not a part of the package.
+FILES = sorted(file for file in SOURCE.rglob("*.py") if "cli/project" not in str(file))
 
 CAPABILITIES = {"checkpoints", "metrics", "debugging", "profiling", "tracking", "tuning"}
 BOTTOM = {"contract", "errors", "bus", "storage", "pages", "cost"}

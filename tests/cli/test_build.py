@@ -12,13 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from stoker import __version__
 from stoker.cli import main as cli
 from stoker.cli.commands.build import BuildPlan, BuildStatus, make_command, make_hint, render
 from stoker.machine.base_image import OWN, SLIM, BasePlan, provide_base, read_digest
 from stoker.machine.docker import Builder, ask, run_live
 from stoker.machine.failures import BuildFailed, UsageRefused
 from stoker.machine.pip_settings import PipSettings
-from stoker.machine.repository import find_repository
+from stoker.machine.repository import (
+    INSTALLED,
+    find_repository,
+    provide_context,
+    read_revision,
+)
 
 
 def make_plan(**changes) -> BuildPlan:
@@ -108,6 +114,27 @@ def test_a_context_that_is_not_a_checkout_is_refused(tmp_path):
 def test_the_checkout_is_found_from_a_folder_inside_it(monkeypatch):
     monkeypatch.chdir(Path(__file__).parent)
     assert (find_repository(None) / "docker/Dockerfile").is_file()
+
+
+def test_an_installed_package_builds_from_the_same_files_as_its_checkout(monkeypatch, tmp_path):
+    checkout = find_repository(None)
+    monkeypatch.chdir(tmp_path)
+    assert find_repository(None) == INSTALLED
+    assert read_revision(INSTALLED).label == f"v{__version__}"
+    context = provide_context(INSTALLED, tmp_path)
+    for folder in ("docker", "container_src/bin", "container_src/stoker"):
+        expected = {f.relative_to(checkout) for f in _files(checkout / folder)}
+        found = {f.relative_to(context) for f in _files(context / folder)}
+        assert found == expected
+        for file in expected:
+            assert (context / file).read_bytes() == (checkout / file).read_bytes(), file
+            assert os.access(context / file, os.X_OK) == os.access(checkout / file, os.X_OK), file
+    for file in ("pyproject.toml", "README.md", "LICENSE", "container_src/stoker_autoload.pth"):
+        assert (context / file).read_bytes() == (checkout / file).read_bytes()
+
+
+def _files(folder: Path) -> list[Path]:
+    return [f for f in folder.rglob("*") if f.is_file() and "__pycache__" not in f.parts]
 
 
 def test_an_unknown_flavor_is_a_usage_error(capsys):

@@ -12,17 +12,15 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from stoker import __version__
+from stoker.cli.parser import Parser, VerbParser, module_name
 from stoker.errors import StokerError
 from stoker.machine.failures import UsageRefused
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # Verb → help, in the order of `stoker --help`. A verb's arguments are in stoker.cli.arguments,
 # what it does in stoker.cli.commands, in modules of its name; both are loaded on use.
 _VERBS = {
     "build": "make the training image",
+    "init": "write a small training project to begin with",
     "train": "run a training script on the local platform",
     "tune": "search hyperparameters of a script on the local platform",
     "rerun": "run a job again, with other parameters",
@@ -41,10 +39,17 @@ _VERBS = {
     "doctor": "look for what would stop a job here",
     "check": "does an image keep SageMaker's contract?",
     "push": "put an image into ECR under an immutable tag",
+    "completion": "print the shell's completion of this command line",
 }
 _INTERRUPTED = 130
 _CLOSED_PIPE = 141  # as a program that SIGPIPE ends
-_COLUMNS = 80
+_EXAMPLES = """\
+examples:
+  stoker init my-training                     a small project to begin with
+  stoker train src/train.py --channel train=./data --param lr=0.01
+  stoker tune src/train.py --range lr=1e-5..1e-1:log --minimize loss='loss=([0-9.]+)'
+  eval "$(stoker local env)"                  stock SageMaker code uses this machine
+  stoker COMMAND --help                       the options of a command"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     try:
-        command = import_module(f"stoker.cli.commands.{_module_name(args.verb)}")
+        command = import_module(f"stoker.cli.commands.{module_name(args.verb)}")
         code = int(getattr(command, args.run)(args))
         return code if _flush() else _CLOSED_PIPE
     except BrokenPipeError:  # `stoker … | head`
@@ -133,58 +138,19 @@ def _flush() -> bool:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line with all verbs."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="stoker",
         description="Training images for SageMaker, and a platform to run them.",
-        formatter_class=_Formatter,
+        epilog=_EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=f"stoker {__version__}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks of errors")
     verbs = parser.add_subparsers(
-        metavar="COMMAND", dest="verb", required=True, parser_class=_VerbParser
+        metavar="COMMAND", dest="verb", required=True, parser_class=VerbParser
     )
     for verb, about in _VERBS.items():
         verbs.add_parser(verb, help=about, verb=verb)
     return parser
-
-
-class _VerbParser(argparse.ArgumentParser):
-    """Learns its arguments when its verb is used, so that no other verb waits for them."""
-
-    def __init__(self, *, verb: str = "", **options: Any) -> None:  # noqa: ANN401 - argparse's own
-        super().__init__(**options, formatter_class=_Formatter)
-        self._verb = verb
-
-    def parse_known_args(self, words: Any, *args: Any, **options: Any) -> Any:  # type: ignore[override]  # noqa: ANN401 - as above
-        if self._verb:  # verbs of verbs have none: their parent has filled them
-            arguments = import_module(f"stoker.cli.arguments.{_module_name(self._verb)}")
-            self._verb = ""
-            self.set_defaults(run="run")
-            arguments.add_arguments(self)
-        if self.get_default("script_arguments") is not None and "--" in words:
-            # Not a positional: argparse would accept it only right behind the script.
-            at = words.index("--")
-            self.set_defaults(script_arguments=words[at + 1 :])
-            words = words[:at]
-        return super().parse_known_args(words, *args, **options)
-
-
-class _Formatter(argparse.HelpFormatter):
-    """argparse's own, told the width: to find it, argparse loads shutil with all compressors."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_terminal_width() - 2)
-
-
-def _terminal_width() -> int:
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or _COLUMNS
-    except (OSError, ValueError, AttributeError):  # no terminal, or a stdout of a notebook
-        return _COLUMNS
-
-
-def _module_name(verb: str) -> str:
-    return verb.replace("-", "_")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,22 @@
-"""The checkout of Stoker that an image is built from: where it is and what git says about it."""
+"""The files that an image is built from: a checkout of Stoker, or those inside the wheel."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from stoker import __version__
 from stoker.machine.docker import ask
 from stoker.machine.failures import UsageRefused
 
 _DOCKERFILE = Path("docker/Dockerfile")
+_PACKAGE = Path(__file__).resolve().parents[1]
+_AUTOLOAD = "stoker_autoload.pth"
+INSTALLED = _PACKAGE / "build_files"
+"""What the wheel carries for `stoker build`; a checkout has no such folder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,7 +24,7 @@ class Revision:
     """The state of the working tree."""
 
     commit: str
-    """The full commit id; empty when nothing is committed yet or there is no git."""
+    """The full commit id, or the version of a wheel; empty if nothing is committed yet."""
 
     dirty: bool
     """Whether files differ from that commit."""
@@ -30,13 +36,14 @@ class Revision:
 
 
 def find_repository(asked_for: Path | None) -> Path:
-    """The checkout asked for; else that of the working directory; else that of this module.
+    """The checkout asked for; else that of the working directory; else what is installed.
 
     Raises:
-        UsageRefused: there is none; an installed wheel carries no Dockerfile.
+        UsageRefused: there is none.
     """
-    here, own = Path.cwd(), Path(__file__).resolve()
-    folders = [asked_for.resolve()] if asked_for else [here, *here.parents, *own.parents]
+    here = Path.cwd()
+    elsewhere = [here, *here.parents, INSTALLED, *_PACKAGE.parents]
+    folders = [asked_for.resolve()] if asked_for else elsewhere
     for folder in folders:
         if (folder / _DOCKERFILE).is_file():
             return folder
@@ -46,8 +53,22 @@ def find_repository(asked_for: Path | None) -> Path:
     )
 
 
+def provide_context(repository: Path, scratch: Path) -> Path:
+    """The folder that the builder reads: the checkout, or one laid out from an installed wheel."""
+    if repository != INSTALLED:
+        return repository
+    context = scratch / "context"
+    shutil.copytree(INSTALLED, context)
+    unused = shutil.ignore_patterns("__pycache__", INSTALLED.name)
+    shutil.copytree(_PACKAGE, context / "container_src/stoker", ignore=unused)
+    shutil.copy(_PACKAGE.parent / _AUTOLOAD, context / "container_src")
+    return context
+
+
 def read_revision(repository: Path) -> Revision:
     """Ask git for the commit and whether the tree is clean; no git is an ordinary answer."""
+    if repository == INSTALLED:  # a release does not change: its version is its name
+        return Revision(commit=f"v{__version__}", dirty=False)
     git = ["git", "-C", str(repository)]
     head = ask([*git, "rev-parse", "--verify", "HEAD"])
     status = ask([*git, "status", "--porcelain"])
@@ -59,6 +80,8 @@ def read_revision(repository: Path) -> Revision:
 
 def read_source_url(repository: Path) -> str:
     """The address of `origin` without any credentials in it; empty when there is none."""
+    if repository == INSTALLED:  # the folder may be inside another project's checkout
+        return ""
     origin = ask(["git", "-C", str(repository), "remote", "get-url", "origin"])
     parts = urlsplit(origin.tail) if origin.code == 0 else None
     if parts is None or parts.scheme not in {"http", "https"}:

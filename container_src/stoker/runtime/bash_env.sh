@@ -3,9 +3,6 @@
 case "${BASH_EXECUTION_STRING-}" in */sm_drivers/sm_train.sh*)
     if { [ "$$" = 1 ] || [ "$PPID" = 1 ]; } && [ -z "${STOKER_SUPERVISED-}" ]; then
         export STOKER_SUPERVISED=1
-        # A stop that comes while Python starts is held back, as in bin/train.
-        exec env --block-signal=TERM,INT,HUP /opt/venv/bin/python3 -IS \
-            /opt/venv/lib/python3*/site-packages/stoker/runtime/__main__.py \
-            drivers "$BASH_EXECUTION_STRING"
+        exec train drivers "$BASH_EXECUTION_STRING"
     fi ;;
 esac

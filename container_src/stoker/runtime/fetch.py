@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stoker.contract.code import ARCHIVE_SUFFIXES
 from stoker.contract.upload_markers import IGNORED
-from stoker.errors import CodeMissing, StokerError
+from stoker.errors import CodeMissing, PreparationFailed, StokerError
 from stoker.runtime.unpack import unpack
 
 _DOWNLOAD_FIX = (
@@ -39,8 +39,13 @@ def fetch(source: str, folder: Path) -> None:
     if not source.startswith("s3://"):
         _place(Path(source), folder)
         return
-    # boto3 takes longer to import than the launcher takes to run.
-    from stoker.storage.aws import download
+    try:  # boto3 takes longer to import than the launcher takes to run
+        from stoker.storage.aws import download
+    except ModuleNotFoundError as error:
+        raise PreparationFailed(
+            f"the code is at {source}, and the image has no {error.name} to download it",
+            fix="add it to the image: pip install 'stoker[container]'",
+        ) from error
 
     with tempfile.TemporaryDirectory(dir=folder.parent, suffix=IGNORED) as scratch:
         _place(download(source, Path(scratch), fix=_DOWNLOAD_FIX), folder)

@@ -8,7 +8,7 @@ import shlex
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.request import getproxies
 
@@ -30,7 +30,13 @@ from stoker.machine.pip_settings import (
     read_pip_settings,
     serve_folders,
 )
-from stoker.machine.repository import find_repository, read_revision, read_source_url
+from stoker.machine.repository import (
+    INSTALLED,
+    find_repository,
+    provide_context,
+    read_revision,
+    read_source_url,
+)
 from stoker.machine.units import show_elapsed, show_size
 
 # What a failed build prints, and what to do about it.
@@ -49,6 +55,8 @@ _HINTS = (
     ("Temporary failure", "no name resolution inside the build: check this machine's network"),
 )
 
+_LAID_OUT = Path("CONTEXT")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildPlan:
@@ -61,7 +69,7 @@ class BuildPlan:
     """The image to build on."""
 
     context: Path
-    """The checkout."""
+    """The checkout, or the files inside an installed wheel."""
 
     flavor: str
     """The target of the Dockerfile."""
@@ -139,6 +147,9 @@ def render(plan: BuildPlan) -> str:
         f"build: base {plan.base.image}: {plan.base.reason}",
         f"build: with {plan.builder.name}",
     ]
+    if plan.context == INSTALLED:
+        lines += [f"build: from the files of this installation, laid out in {_LAID_OUT}"]
+        plan = replace(plan, context=_LAID_OUT)
     lines += [f"build: serving wheels of {folder} to the build" for folder in pip.folders]
     lines += [f"build: left out, a build cannot see it: {url}" for url in pip.left_out]
     lines += [f"build: certificates of {pip.ca_bundle}, as a secret"] if pip.ca_bundle else []
@@ -159,11 +170,13 @@ def carry_out(plan: BuildPlan) -> None:
     with (
         serve_folders(plan.pip.folders) as served,
         tempfile.TemporaryDirectory(prefix="stoker-build-") as secrets,
+        tempfile.TemporaryDirectory(prefix="stoker-context-") as scratch,
     ):
         conf = Path(secrets, "pip.conf")
         conf.touch(mode=0o600)
         conf.write_text(make_pip_conf(plan.pip, served=served))
         digest = read_digest(base)
+        plan = replace(plan, context=provide_context(plan.context, Path(scratch)))
         command = make_command(plan, base=base, digest=digest, secrets=Path(secrets))
         finished = run_live(command, describe=BuildStatus().describe)
     if finished.code != 0:

@@ -1,0 +1,17 @@
+# The completion of `stoker` for bash and zsh; made by `stoker completion`.
+_stoker() {
+    local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
+    local command='' next='' words='' at
+    for ((at = 1; at < COMP_CWORD; at++)); do
+        next="${command:+$command }${COMP_WORDS[at]}"
+        case "$next" in @PATHS@) command=$next ;; esac
+    done
+    [[ $before == -* ]] || before=''
+    case "$command|$before" in
+    @ROWS@
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+    # Anything else is the name of a file or folder.
+    [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- "$current"))
+}
+complete -o filenames -F _stoker stoker
