@@ -84,6 +84,8 @@ class StepFacts(Record):
     persistent_workers, multiprocessing_context, dataset (its class), samples (if known), phase."""
     device_memory: Mapping[str, int] = {}
     """allocated_peak, reserved_peak and total bytes of the accelerator."""
+    tail: Mapping[str, float] = {}
+    """Seconds after the last step until the script's end: `total`, and the parts of a step."""
     is_cut: bool = False
     """Later steps are missing, as `reason` says."""
     reason: str = ""

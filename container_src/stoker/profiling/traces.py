@@ -46,6 +46,7 @@ class Traces:
         worker: str,
         first_step: int = 0,
         most_bytes: int = MOST_BYTES,
+        name_run: Callable[[int], str] = "step-{:06}".format,
     ) -> None:
         """
         Args:
@@ -54,6 +55,7 @@ class Traces:
             worker: `<host>_<rank>`.
             first_step: the number of the step that begins now.
             most_bytes: of one trace before it is packed.
+            name_run: the folder of a trace, from its first step.
         """
         self.files: list[str] = []
         """What was written until now."""
@@ -62,6 +64,7 @@ class Traces:
         self._window = window
         self._worker = worker
         self._most_bytes = most_bytes
+        self._name_run = name_run
         self._first_step = first_step
         self._profile: torch.profiler.profile | None = None
         self._forget_others: Callable[[], None] | None = None
@@ -145,7 +148,7 @@ class Traces:
         # At the end of a window torch has already moved to the next step.
         last = profile.step_num - (0 if self._is_closing else 1)
         first = max(self._window.first_recorded(last), self._first_step)
-        folder = os.path.join(self._folder, f"step-{first:06d}")
+        folder = os.path.join(self._folder, self._name_run(first))
         file, with_stacks = write_trace(
             profile, folder, worker=self._worker, most_bytes=self._most_bytes
         )

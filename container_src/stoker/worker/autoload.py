@@ -29,6 +29,7 @@ def wake() -> None:
     _line_buffer()
     _dump_stacks_on_request()
     _trace_on_request()
+    _record_steps_on_request()
     _save_tensors_on_request()
     _leave_run_to_first_rank()
     # Until a script imports torch's SummaryWriter, this costs a comparison per import.
@@ -55,6 +56,34 @@ def _dump_stacks_on_request() -> None:
         faulthandler.register(_SIGUSR1, all_threads=True)
     except (OSError, ValueError, RuntimeError):
         return  # stderr is not a file here; the program starts anyway
+
+
+def _record_steps_on_request() -> None:
+    import os  # as below
+
+    environ = os.environ  # noqa: TID251 - as below
+    root = environ.get("STOKER_ROOT") or "/opt/ml"
+    file = environ.get("SMPROFILER_CONFIG_PATH") or f"{root}/input/config/profilerconfig.json"
+    if "auto" in environ.get("STOKER_PROFILE", "") or os.path.exists(file):
+        call_after_import("torch", _record_steps)
+
+
+def _record_steps() -> None:
+    try:
+        from stoker.debugging.hook.calls import OutermostCalls
+        from stoker.profiling.steps.attach import record_steps, watch_summary_writer
+
+        listeners: list[OutermostCalls] = []
+        recorder = record_steps(lambda enter: listeners.append(OutermostCalls(enter)))
+        for calls in listeners:
+            if "torch._dynamo" not in sys.modules:
+                call_after_import("torch._dynamo", calls.shield)
+        if recorder is not None:
+            call_after_import(
+                "torch.utils.tensorboard.writer", lambda: watch_summary_writer(recorder)
+            )
+    except Exception as error:  # a setting that cannot be used, or another torch
+        print(f"[stoker] warning: no steps are recorded: {error}", file=sys.stderr)
 
 
 def _trace_on_request() -> None:

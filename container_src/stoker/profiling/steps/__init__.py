@@ -1,0 +1,1 @@
+"""The step recorder: where the time of each training step goes, from torch's hooks."""
