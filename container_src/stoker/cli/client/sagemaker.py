@@ -210,6 +210,13 @@ class Api:
                 raise disk from error
             raise
 
+    def find_full_disk(self) -> str:
+        """What keeps the platform from continuing, if its disk is full; else empty."""
+        if shutil.disk_usage(self._s3_folder).free > SPARE_BYTES:
+            return ""
+        folder = self._s3_folder.parent
+        return f"the disk of {folder} is full; free space on it, and the platform continues"
+
     def _explain_disk(self, file: Path) -> HostError | None:
         """A full disk, which S3 does not always name; None if it is not full."""
         free_bytes = shutil.disk_usage(self._s3_folder).free

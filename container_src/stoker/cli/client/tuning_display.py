@@ -125,6 +125,14 @@ class LiveTable:
         self._terminal.block(lines, replaces=self._drawn)
         self._drawn = len(lines)
 
+    def line(self, text: str) -> None:
+        """A line that stays, above the table."""
+        if self._terminal.is_live:
+            self._terminal.block([text], replaces=self._drawn)
+            self._drawn = 0
+        else:
+            self._terminal.line(text)
+
     def _say_changes(self, rows: Sequence[TrialRow]) -> None:
         for row in rows:
             if self._said.get(row.number) == row.state:

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from stoker.bus.metric_line import make_definitions
@@ -19,6 +20,8 @@ from stoker.platform.tuning.request import read_tuning_request
 _TRIALS = 10
 _LONGEST_NAME = 32
 _NOT_OF_TRIALS = ("TrainingJobName", "HyperParameters", "Tags", "TensorBoardOutputConfig")
+SCRIPT_TAG = "stoker:script"
+_TAG_VALUE = re.compile(r"[\w\s.:/=+@-]{1,256}")  # as AddTags has it
 _SCALINGS = {
     "": "Auto",
     "linear": "Linear",
@@ -55,7 +58,7 @@ def make_tuning_submission(args: argparse.Namespace, spec: TrainingSpec) -> Subm
             **{k: v for k, v in training.items() if k not in _NOT_OF_TRIALS},
             **_checkpoint_part(args, name),
         },
-        **({"Tags": training["Tags"]} if "Tags" in training else {}),
+        **_tags_part(training, args.script.absolute()),
     }
     request["TrainingJobDefinition"].pop("DebugHookConfig", None)
     try:
@@ -125,6 +128,14 @@ def _checkpoint_part(args: argparse.Namespace, name: str) -> dict[str, Any]:
     return {"CheckpointConfig": {"S3Uri": f"s3://{DEFAULT_BUCKET}/{name}/checkpoints"}}
 
 
+def _tags_part(training: Mapping[str, Any], script: Path) -> dict[str, Any]:
+    """The tags asked for, and where the script is: the winner's command names it."""
+    tags = [*training.get("Tags", ())]
+    if _TAG_VALUE.fullmatch(str(script)):
+        tags.append({"Key": SCRIPT_TAG, "Value": str(script)})
+    return {"Tags": tags} if tags else {}
+
+
 def _ranges(args: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     ranges: dict[str, list[dict[str, Any]]] = {
         "ContinuousParameterRanges": [],
@@ -157,27 +168,3 @@ def _read_range(text: str) -> tuple[str, dict[str, Any]]:
     kind = "IntegerParameterRanges" if is_whole else "ContinuousParameterRanges"
     row = {"Name": name, "MinValue": low, "MaxValue": high, "ScalingType": _SCALINGS[scaling]}
     return kind, row
-
-
-def make_best_command(description: Mapping[str, Any], training: Mapping[str, Any]) -> list[str]:
-    """The words of `stoker train` that train the winner again.
-
-    Args:
-        description: of the tuning job.
-        training: of its best training job.
-    """
-    best = description["BestTrainingJob"]
-    words = ["stoker", "train", training["HyperParameters"].get("sagemaker_program", "SCRIPT")]
-    words += ["--image", training["AlgorithmSpecification"]["TrainingImage"]]
-    static = {
-        name: value
-        for name, value in training["HyperParameters"].items()
-        if not name.startswith(("sagemaker_", "_tuning_"))
-    }
-    for name, value in {**static, **best["TunedHyperParameters"]}.items():
-        words += ["--param", f"{name}={value}"]
-    for channel in training.get("InputDataConfig", ()):
-        uri = channel["DataSource"].get("S3DataSource", {}).get("S3Uri", "")
-        if channel["ChannelName"] != "code":
-            words += ["--channel", f"{channel['ChannelName']}={uri.removeprefix('file://')}"]
-    return words

@@ -148,7 +148,10 @@ def _stop_when_asked(
     events: Iterator[Event], api: Api, job: str, interrupts: Interrupts, terminal: Terminal
 ) -> Iterator[Event]:
     is_told = False
+    full_disk = ""
     for event in events:
+        if not full_disk and (full_disk := api.find_full_disk()):
+            terminal.line(f"train: {full_disk}")
         if interrupts.count and not is_told:
             is_told = True
             with suppress(UsageRefused):  # it has just ended by itself

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from stoker.cli.client.best_command import make_best_command
 from stoker.cli.client.preflight import require_image
 from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import Api, open_api
@@ -23,7 +24,7 @@ from stoker.cli.client.tuning_display import (
     render_table,
 )
 from stoker.cli.client.tuning_page import render_search
-from stoker.cli.client.tuning_request import make_best_command, make_tuning_submission
+from stoker.cli.client.tuning_request import SCRIPT_TAG, make_tuning_submission
 from stoker.cli.commands.train import Interrupts, ensure_server
 from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import Terminal
@@ -75,6 +76,7 @@ def _open_terminal(args: argparse.Namespace) -> Terminal:
 def _watch(args: argparse.Namespace, api: Api, name: str, terminal: Terminal) -> int:
     table = LiveTable(terminal)
     is_told = False
+    full_disk = ""
     curves: dict[str, list[float]] = {}
     with Interrupts() as interrupts:
         while True:
@@ -84,10 +86,12 @@ def _watch(args: argparse.Namespace, api: Api, name: str, terminal: Terminal) ->
                 break
             if interrupts.count and not is_told:
                 is_told = True
-                terminal.line("tune: stopping; every trial and its results are kept")
+                table.line("tune: stopping; every trial and its results are kept")
                 api.call(
                     "sagemaker", "StopHyperParameterTuningJob", HyperParameterTuningJobName=name
                 )
+            if not full_disk and (full_disk := api.find_full_disk()):
+                table.line(f"tune: {full_disk}")
             time.sleep(_LOOK_SECONDS)
     _print_end(args, description, rows, terminal)
     if interrupts.count:
@@ -145,7 +149,10 @@ def _best(args: argparse.Namespace, api: Api) -> int:
         print(json.dumps(best, indent=1, default=str))
         return 0
     training = api.describe(best["TrainingJobName"])
-    print(shlex.join(make_best_command(description, training)))
+    arn = description["HyperParameterTuningJobArn"]
+    tags = api.call("sagemaker", "ListTags", ResourceArn=arn).get("Tags", ())
+    script = next((tag["Value"] for tag in tags if tag["Key"] == SCRIPT_TAG), "")
+    print(shlex.join(make_best_command(best, training, script)))
     return 0
 
 
