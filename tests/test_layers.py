@@ -1,7 +1,7 @@
 """Imports point down only (CONTRIBUTING, "Layers"), also those inside functions.
 
 cli  notebook                                                          compose the host side
-conformance   platform (model < s3 < data, engines < jobs < tuning < tracking < api < server)
+conformance  cloud  platform (model < s3 < data, engines < jobs < tuning < tracking < api < server)
 machine                                                                no torch on the host side
 runtime   worker                                                       compose the container side
 checkpoints  metrics  debugging  profiling  tuning  tracking           never import each other
@@ -25,7 +25,7 @@ FILES = sorted(file for file in SOURCE.rglob("*.py") if "cli/project" not in str
 
 CAPABILITIES = {"checkpoints", "metrics", "debugging", "profiling", "tracking", "tuning"}
 BOTTOM = {"contract", "errors", "bus", "storage", "pages", "cost"}
-HOST = {"machine", "platform", "conformance", "cli", "notebook", "__main__"}
+HOST = {"machine", "platform", "conformance", "cloud", "cli", "notebook", "__main__"}
 # Part of the package → the parts it may import besides itself.
 MAY_IMPORT = {
     "errors": set(),
@@ -40,9 +40,10 @@ MAY_IMPORT = {
     "stoker": {"worker", *BOTTOM, *CAPABILITIES},
     "machine": {"stoker", *BOTTOM},
     "conformance": {"stoker", "machine", *BOTTOM},
+    "cloud": {"stoker", "machine", *BOTTOM},
     "platform": {"stoker", "machine", "tracking", "tuning", *BOTTOM},
     "notebook": {"cli", "machine", "platform", *BOTTOM, *CAPABILITIES},
-    "cli": {"stoker", "machine", "platform", "conformance", *BOTTOM, *CAPABILITIES},
+    "cli": {"stoker", "machine", "platform", "conformance", "cloud", *BOTTOM, *CAPABILITIES},
     "__main__": {"cli"},
 }
 # The same inside `platform`; `platform` itself is its server and its entry point.

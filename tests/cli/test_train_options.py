@@ -140,7 +140,7 @@ def test_the_command_line_wins_over_stoker_toml(project):
     ("text", "words"),
     [
         ("[train]\nparametres = { lr = 1 }", "did you mean parameters?"),
-        ("[train]\nqueue = 1", "known are channels, environment, image"),
+        ("[train]\ncolour = 1", "known are channels, environment, image"),
         ("[train]\nchannels = 'data'", "channels is 'data', but a table is expected"),
         ("[train]\nparameters = { lr = [1, 2] }", "parameters.lr is [1, 2], but a text"),
         ("[train]\nparameters = { 'a=b' = 1 }", "'a=b' is not a valid name"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from stoker.cli.arguments.cloud_options import add_place_options
 from stoker.cli.arguments.root_option import add_root_option
 
 
@@ -13,3 +14,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="continue until the job has ended")
     parser.add_argument("--json", action="store_true", help="one object per line")
     add_root_option(parser)
+    add_place_options(parser)

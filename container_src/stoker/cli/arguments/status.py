@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from stoker.cli.arguments.cloud_options import add_place_options
 from stoker.cli.arguments.root_option import add_root_option
 
 
@@ -14,3 +15,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--all", action="store_true", help="list all jobs, not the newest 50")
     add_root_option(parser)
+    add_place_options(parser)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from stoker.cli.arguments.cloud_options import add_place_options
 from stoker.cli.arguments.root_option import add_root_option
 
 
@@ -18,3 +19,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="print the command and stop")
     add_root_option(parser)
+    add_place_options(parser)

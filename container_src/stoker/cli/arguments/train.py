@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from stoker.cli.arguments.cloud_options import add_cloud_options
 from stoker.cli.arguments.root_option import add_root_option
 
 
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_job_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the request and stop")
     add_root_option(parser)
+    add_cloud_options(parser)
     parser.usage = "stoker train [options] SCRIPT [-- --NAME VALUE …]"
     parser.epilog = (
         "What follows -- is the script's: stoker train train.py -- --lr 0.1\n"

@@ -6,7 +6,6 @@ import heapq
 import importlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
@@ -18,6 +17,9 @@ from stoker.cli.client.connection import Connection, Refusal
 from stoker.cli.client.server import require_server
 from stoker.cli.client.source import ARCHIVE_NAME, pack_source
 from stoker.cli.client.submission import Submission
+from stoker.cloud.log_line import LOG_GROUP as LOG_GROUP
+from stoker.cloud.log_line import LogLine as LogLine
+from stoker.cloud.log_line import make_log_line
 from stoker.errors import HostError
 from stoker.machine.failures import UsageRefused
 from stoker.platform.model.root import (
@@ -32,17 +34,7 @@ from stoker.platform.model.root import (
 
 _MOST_NAMES = 1000
 _TAIL_LINES = 1000
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _REFUSALS = ("ValidationException", "ResourceInUse", "ResourceNotFound", "ResourceLimitExceeded")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogLine:
-    """One line of a host's log."""
-
-    host: str
-    time_ms: int
-    text: str
 
 
 class Api:
@@ -137,7 +129,7 @@ class Api:
         for stream in self._stream_names(job):
             place = {"logGroupName": LOG_GROUP, "logStreamName": stream, "limit": _TAIL_LINES}
             page = self.call("logs", "GetLogEvents", **place)
-            lines += [_log_line(stream, event) for event in page["events"]]
+            lines += [make_log_line(stream, event) for event in page["events"]]
         return sorted(lines, key=lambda line: line.time_ms)
 
     def list_objects(self, uri: str) -> Iterator[tuple[str, str, int, datetime]]:
@@ -194,7 +186,7 @@ class Api:
             token = {"nextToken": tokens[stream]} if stream in tokens else {}
             page = self.call("logs", "GetLogEvents", **place, **token)
             for event in page["events"]:
-                yield _log_line(stream, event)
+                yield make_log_line(stream, event)
             is_end = tokens.get(stream) == page["nextForwardToken"] or not page["events"]
             tokens[stream] = page["nextForwardToken"]
             if is_end:
@@ -260,11 +252,6 @@ class Api:
             yield from self._connection.pages(service, operation, parameters)
         except Refusal as refusal:
             raise _translate(refusal) from refusal
-
-
-def _log_line(stream: str, event: Mapping[str, Any]) -> LogLine:
-    host = stream.rpartition("/")[2].rpartition("-")[0]
-    return LogLine(host=host, time_ms=event["timestamp"], text=event["message"])
 
 
 def open_api(root: Root) -> Api:

@@ -27,8 +27,13 @@ _PAIRS = {
 }
 _TEXTS = {"image": "image", "instance_type": "instance_type", "max_run": "max_run"}
 _TEXTS |= {"keep_alive": "keep_alive"}
+# Of jobs on SageMaker; a job here does not read them.
+_TEXTS |= {name: name for name in ("region", "role", "output", "repository", "queue", "max_wait")}
+_TEXTS |= {"kms_key": "kms_key", "volume_kms_key": "volume_kms_key"}
+_LISTS = {"subnets": "subnet", "security_groups": "security_group"}
+_FLAGS = {"use_spot": "use_spot"}
 _NUMBERS = {"instances": "instances", "volume": "volume"}
-_KEYS = {**_PAIRS, **_TEXTS, **_NUMBERS}
+_KEYS = {**_PAIRS, **_TEXTS, **_NUMBERS, **_LISTS, **_FLAGS}
 
 
 def with_defaults(args: argparse.Namespace, source_dir: Path) -> argparse.Namespace:
@@ -86,6 +91,10 @@ def _find_problems(table: object) -> Iterator[str]:
             yield from _find_pair_problems(key, value)
         elif key in _NUMBERS and type(value) is not int:
             yield f"{key} is {value!r:.60}, but a whole number is expected"
+        elif key in _FLAGS and type(value) is not bool:
+            yield f"{key} is {value!r:.60}, but true or false is expected"
+        elif key in _LISTS and not _is_list_of_texts(value):
+            yield f"{key} is {value!r:.60}, but a list of texts is expected"
         elif key in _TEXTS and not isinstance(value, str):
             yield f"{key} is {value!r:.60}, but a text is expected"
 
@@ -101,6 +110,10 @@ def _find_pair_problems(key: str, value: object) -> Iterator[str]:
             yield f"{key}.{name} is {part!r:.60}, but a text, a number or true/false is expected"
 
 
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(part, str) for part in value)
+
+
 def _complete(
     args: argparse.Namespace, table: Mapping[str, Any], folder: Path
 ) -> argparse.Namespace:
@@ -108,13 +121,13 @@ def _complete(
     for key, option in _KEYS.items():
         if key not in table:
             continue
-        given = getattr(args, option)
+        given: Any = getattr(args, option, [] if key in _PAIRS else None)
         if key in _PAIRS:
             # Not only overruled: a folder that is not there must not matter then.
             named = {text.partition("=")[0] for text in given}
             pairs = {n: v for n, v in table[key].items() if n not in named}
             given = [*(f"{n}={_as_text(v, key, folder)}" for n, v in pairs.items()), *given]
-        elif given is None:
+        elif given in (None, False, []):
             given = table[key]
         setattr(completed, option, given)
     return completed

@@ -50,7 +50,7 @@ def make_spec(args: argparse.Namespace) -> TrainingSpec:
     for option, number in (("--instances", instances), ("--volume", args.volume)):
         if number is not None and number < 1:
             raise UsageRefused(f"{option} {number}", fix="at least 1")
-    if instances > MOST_HOSTS:
+    if instances > MOST_HOSTS and _is_here(args):
         raise UsageRefused(f"--instances {instances}", fix=f"use 1 to {MOST_HOSTS}")
     return TrainingSpec(
         name=make_job_name(args.name, script.stem),
@@ -72,9 +72,15 @@ def make_spec(args: argparse.Namespace) -> TrainingSpec:
     )
 
 
+def _is_here(args: argparse.Namespace) -> bool:
+    return getattr(args, "on", "local") != "sagemaker"
+
+
 def _keep_alive(args: argparse.Namespace, instances: int) -> int:
     """By default 10 minutes, for jobs whose next one it can serve: not spot, one host."""
     text: str | None = getattr(args, "keep_alive", "0")  # not an option of other verbs
+    if text is None and not _is_here(args):
+        return 0  # there it costs as much as training
     if text is None:
         return _KEEP_ALIVE_SECONDS if instances == 1 and not args.spot else 0
     seconds = 0.0 if text.strip() == "0" else read_seconds(text)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from stoker.cli.client.display import (
@@ -21,6 +19,8 @@ from stoker.cli.client.display import (
 from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import Api, open_api
 from stoker.cli.client.watch import CurrentStatus, Ended, age_seconds, is_final, watch
+from stoker.cli.cloud.status import show_in_the_cloud, to_json
+from stoker.cli.cloud.target import find_cloud_target
 from stoker.machine.terminal import Terminal, make_table
 from stoker.machine.units import show_elapsed
 from stoker.platform.model.root import Root
@@ -32,6 +32,8 @@ _LONGEST_REASON = 100
 
 def run(args: argparse.Namespace) -> int:
     """Print a table, or one job in full."""
+    if target := find_cloud_target(args, args.job):
+        return show_in_the_cloud(target, args)
     root = Root(root_folder(args))
     api = open_api(root)
     if args.job is None:
@@ -48,13 +50,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(*render_running(description, api.read_tail(args.job)), sep="\n")
     return 0
-
-
-def to_json(value: object) -> str:
-    """An answer of the API, without what only its client needs."""
-    if isinstance(value, dict):
-        value = {name: part for name, part in value.items() if name != "ResponseMetadata"}
-    return json.dumps(value, indent=1, default=datetime.isoformat)
 
 
 def _print_all(api: Api, args: argparse.Namespace) -> None:

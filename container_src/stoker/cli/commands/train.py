@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any
 
 from stoker.cli.client.display import render_summary, show
+from stoker.cli.client.interrupts import Interrupts
 from stoker.cli.client.preflight import require_accepted, require_image
 from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import Api, open_api
@@ -19,8 +18,10 @@ from stoker.cli.client.server import ServerOptions, find_server, start_server
 from stoker.cli.client.submission import make_submission
 from stoker.cli.client.training_spec import make_spec
 from stoker.cli.client.watch import Event, watch
+from stoker.cli.cloud.options import require_place
+from stoker.cli.cloud.run import run_training
+from stoker.cli.cloud.status import to_json
 from stoker.cli.commands.local import require_engine_asked_for
-from stoker.cli.commands.status import to_json
 from stoker.errors import HostError
 from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import Terminal
@@ -33,6 +34,9 @@ _INTERRUPTED = 130
 
 def run(args: argparse.Namespace) -> int:
     """Make the request; print it or carry it out."""
+    require_place(args)
+    if args.on == "sagemaker":
+        return run_training(args)
     spec = make_spec(args)
     submission = make_submission(spec)
     require_accepted(submission.request)
@@ -101,6 +105,21 @@ def create_and_watch(
     return code
 
 
+def watch_local_job(
+    api: Api, job: str, *, root: Root, args: argparse.Namespace, terminal: Terminal
+) -> int:
+    """Watch a job of the local platform to its end.
+
+    Returns:
+        The exit code of the command.
+    """
+    with Interrupts() as interrupts:
+        code = _watch_to_the_end(api, job, interrupts, root=root, args=args, terminal=terminal)
+    if args.json:
+        print(to_json(api.describe(job)))
+    return code
+
+
 def _say_how_to_continue(job: str, terminal: Terminal, args: argparse.Namespace) -> None:
     terminal.line(f"  watch   {command_line(args, 'logs', job, '--follow')}")
     terminal.line(f"  status  {command_line(args, 'status', job)}")
@@ -162,27 +181,3 @@ def _stop_when_asked(
 
 def _verdict(description: Mapping[str, Any]) -> str:
     return str(description["TrainingJobStatus"]).lower()
-
-
-class Interrupts:
-    """While entered, counts SIGINT; from the second on KeyboardInterrupt is raised as usual."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._on_signal)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.count += 1
-        if self.count > 1:
-            raise KeyboardInterrupt

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from stoker.cli.client.best_command import make_best_command
+from stoker.cli.client.interrupts import Interrupts
 from stoker.cli.client.preflight import require_image
 from stoker.cli.client.root_folder import command_line, root_folder
-from stoker.cli.client.sagemaker import Api, open_api
+from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.server import find_server
+from stoker.cli.client.submission import Submission, TrainingSpec
 from stoker.cli.client.training_spec import make_spec
 from stoker.cli.client.tuning_display import (
     LiveTable,
@@ -25,13 +27,18 @@ from stoker.cli.client.tuning_display import (
 )
 from stoker.cli.client.tuning_page import render_search
 from stoker.cli.client.tuning_request import SCRIPT_TAG, make_tuning_submission
-from stoker.cli.commands.train import Interrupts, ensure_server
+from stoker.cli.cloud.options import require_place
+from stoker.cli.cloud.run import submit_tuning
+from stoker.cli.cloud.target import Jobs, open_jobs
+from stoker.cli.commands.train import ensure_server
+from stoker.cloud.sagemaker import CloudJobs
 from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import Terminal
 from stoker.platform.model.root import Root, open_root
 
 _OVER = ("Completed", "Stopped", "Failed")
 _LOOK_SECONDS = 1.0
+_FAR_LOOK_SECONDS = 15.0
 _INTERRUPTED = 130
 
 
@@ -39,13 +46,16 @@ def run(args: argparse.Namespace) -> int:
     """Start a search; or show, stop or name the best of one."""
     verb = _VERBS.get(str(args.script))
     if verb is not None and args.job is not None:
-        return verb(args, open_api(Root(root_folder(args))))
+        return verb(args, _open_jobs(args))
     if args.job is not None:
         raise UsageRefused(
             f"{args.job} is not an option", fix="one script; what follows -- is the script's own"
         )
+    require_place(args)
     spec = make_spec(argparse.Namespace(**{**vars(args), "name": None}))
     submission = make_tuning_submission(args, spec)
+    if args.on == "sagemaker":
+        return _run_in_the_cloud(args, spec, submission)
     folder = root_folder(args)
     running = find_server(Root(folder))
     if args.dry_run or not running:
@@ -68,12 +78,32 @@ def run(args: argparse.Namespace) -> int:
     return _watch(args, api, name, terminal)
 
 
+def _open_jobs(args: argparse.Namespace) -> Jobs:
+    # Of a search, --on has a default: only what was asked for decides.
+    on = args.on if args.on == "sagemaker" else None
+    found = argparse.Namespace(**{**vars(args), "on": on})
+    jobs, args.job = open_jobs(found, args.job)
+    return jobs
+
+
+def _run_in_the_cloud(args: argparse.Namespace, spec: TrainingSpec, submission: Submission) -> int:
+    terminal = _open_terminal(args)
+    jobs = submit_tuning(args, spec, submission, terminal)
+    if jobs is None:
+        return 0
+    name = submission.request["HyperParameterTuningJobName"]
+    if args.detach:
+        terminal.line(f"  watch  {command_line(args, 'tune', 'show', name)}")
+        return 0
+    return _watch(args, jobs, name, terminal)
+
+
 def _open_terminal(args: argparse.Namespace) -> Terminal:
     """Where the search is shown: with --json or --csv stdout has nothing but the answer."""
     return Terminal(sys.stderr if args.json or args.csv else sys.stdout)
 
 
-def _watch(args: argparse.Namespace, api: Api, name: str, terminal: Terminal) -> int:
+def _watch(args: argparse.Namespace, api: Jobs, name: str, terminal: Terminal) -> int:
     table = LiveTable(terminal)
     is_told = False
     full_disk = ""
@@ -92,7 +122,8 @@ def _watch(args: argparse.Namespace, api: Api, name: str, terminal: Terminal) ->
                 )
             if not full_disk and (full_disk := api.find_full_disk()):
                 table.line(f"tune: {full_disk}")
-            time.sleep(_LOOK_SECONDS)
+            is_far = isinstance(api, CloudJobs) and not api.account.is_local
+            time.sleep(_FAR_LOOK_SECONDS if is_far else _LOOK_SECONDS)
     _print_end(args, description, rows, terminal)
     if interrupts.count:
         return _INTERRUPTED
@@ -100,7 +131,7 @@ def _watch(args: argparse.Namespace, api: Api, name: str, terminal: Terminal) ->
 
 
 def read_search(
-    api: Api, name: str, curves: dict[str, list[float]] | None = None
+    api: Jobs, name: str, curves: dict[str, list[float]] | None = None
 ) -> tuple[dict[str, Any], list[TrialRow]]:
     """What is known about a search and its trials.
 
@@ -125,19 +156,19 @@ def read_search(
     return description, make_rows(description, summaries, shown)
 
 
-def _show(args: argparse.Namespace, api: Api) -> int:
+def _show(args: argparse.Namespace, api: Jobs) -> int:
     description, rows = read_search(api, args.job)
     _print_end(args, description, rows, _open_terminal(args), is_table=True)
     return 0
 
 
-def _stop(args: argparse.Namespace, api: Api) -> int:
+def _stop(args: argparse.Namespace, api: Jobs) -> int:
     api.call("sagemaker", "StopHyperParameterTuningJob", HyperParameterTuningJobName=args.job)
     print(f"tune: {args.job} is stopping; see {command_line(args, 'tune', 'show', args.job)}")
     return 0
 
 
-def _best(args: argparse.Namespace, api: Api) -> int:
+def _best(args: argparse.Namespace, api: Jobs) -> int:
     description, _ = read_search(api, args.job)
     best = description.get("BestTrainingJob")
     if best is None:

@@ -37,13 +37,18 @@ def require_rules(raw: Mapping[str, Any]) -> None:
     Raises:
         ApiFault: the request breaks one or more rules, or asks for more hosts than we start.
     """
-    mistakes = [mistake for rule in _RULES for mistake in rule(raw)]
+    mistakes = find_mistakes(raw)
     if len(mistakes) == 1:
         raise faults.validation(mistakes[0])
     if mistakes:
         listed = "; ".join(mistakes)
         raise faults.validation(f"{len(mistakes)} validation errors detected: {listed}")
     _require_few_hosts(raw["ResourceConfig"])
+
+
+def find_mistakes(raw: Mapping[str, Any]) -> list[str]:
+    """What the service would not accept; the limits of this machine are not among it."""
+    return [mistake for rule in _RULES for mistake in rule(raw)]
 
 
 def _require_few_hosts(resources: Mapping[str, Any]) -> None:

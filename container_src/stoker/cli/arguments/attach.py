@@ -1,0 +1,18 @@
+"""The arguments of `stoker attach`."""
+
+from __future__ import annotations
+
+import argparse
+
+from stoker.cli.arguments.cloud_options import add_place_options
+from stoker.cli.arguments.root_option import add_root_option
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb accepts."""
+    parser.add_argument("job", help="name or ARN of a job")
+    parser.add_argument(
+        "--json", action="store_true", help="print the job as JSON; the log goes to stderr"
+    )
+    add_root_option(parser)
+    add_place_options(parser)

@@ -1,0 +1,103 @@
+"""What a job will cost, before it runs: the most it can, and what it likely will."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stoker.bus.metric_line import MARK
+from stoker.cli.client.sagemaker import open_api
+from stoker.cli.client.server import find_server
+from stoker.cloud.job_memory import find_similar
+from stoker.cloud.request import read_machines
+from stoker.cost.bill import Machines, find_machines, show_usd
+from stoker.machine.environment import default_root
+from stoker.machine.units import show_seconds
+from stoker.platform.model.root import Root
+
+_MOST_JOBS = 50
+
+
+def describe_cost(
+    request: Mapping[str, Any],
+    *,
+    region: str | None,
+    script: str,
+    jobs: int = 1,
+    steps: int | None = None,
+) -> list[str]:
+    """Lines for the user.
+
+    Args:
+        request: CreateTrainingJob's.
+        region: where it will run.
+        script: the entry point.
+        jobs: how many such jobs: the trials of a search.
+        steps: of the whole training, to estimate from a job of this machine.
+    """
+    machines = find_machines(read_machines(request), region or "")
+    shown = " + ".join(f"{count} × {kind}" for kind, count in machines.counts.items())
+    if machines.missing:
+        what = f"no price is known of {', '.join(machines.missing)} in {region or 'no region'}"
+        return [f"cost: {what} (stoker prices update --region {region or 'REGION'})"]
+    lines = list(_explain_most(request, machines, shown, jobs))
+    if similar := find_similar(script, machines.counts):
+        usd = (machines.cost_of(similar.billable_seconds or 0) or 0) * jobs
+        took = show_seconds(similar.billable_seconds or 0)
+        lines.append(f"  likely about {show_usd(usd)}: {similar.name} was billed {took}")
+    if steps:
+        lines.append(_explain_steps(script, steps, machines, jobs))
+    return [*lines, *(f"  {price.show_source()}" for price in machines.prices.values())]
+
+
+def _explain_most(
+    request: Mapping[str, Any], machines: Machines, shown: str, jobs: int
+) -> Iterator[str]:
+    seconds = request["StoppingCondition"].get("MaxRuntimeInSeconds", 86_400)
+    most = (machines.cost_of(seconds) or 0) * jobs
+    times = f"{jobs} jobs of " if jobs > 1 else ""
+    spot = ", less with spot" if request.get("EnableManagedSpotTraining") else ""
+    yield f"cost: at most {show_usd(most)}{spot}: {times}{shown} for {show_seconds(seconds)}"
+    if kept := request["ResourceConfig"].get("KeepAlivePeriodInSeconds"):
+        waiting = machines.cost_of(kept) or 0
+        yield f"  and {show_usd(waiting)} for the warm pool, unless a job uses it"
+
+
+def _explain_steps(script: str, steps: int, machines: Machines, jobs: int) -> str:
+    measured = _measure_locally(script)
+    if measured is None:
+        return (
+            f"  --steps: no job of {script} on this machine has logged two steps by job.log:"
+            " run one, then ask again"
+        )
+    job, seconds_per_step = measured
+    usd = (machines.cost_of(steps * seconds_per_step) or 0) * jobs
+    return (
+        f"  {show_usd(usd)} for {steps} steps of {show_seconds(seconds_per_step)}, as {job} took"
+        " on this machine: a GPU is quicker"
+    )
+
+
+def _measure_locally(script: str) -> tuple[str, float] | None:
+    """The newest job of the script on the local platform, and its seconds for a step."""
+    root = Root(default_root())
+    if find_server(root) is None:
+        return None
+    api = open_api(root)
+    for number, summary in enumerate(api.list_jobs()):
+        name = summary["TrainingJobName"]
+        if number >= _MOST_JOBS:
+            return None
+        if api.describe(name).get("HyperParameters", {}).get("sagemaker_program") != script:
+            continue
+        seen = [
+            (int(words[0]), line.time_ms)
+            for line in api.read_log(name, {})
+            if line.text.startswith(MARK)
+            and (words := line.text.removeprefix(MARK).split(maxsplit=1))
+            and words[0].isdigit()
+        ]
+        if seen and seen[-1][0] > seen[0][0]:
+            milliseconds = seen[-1][1] - seen[0][1]
+            return name, milliseconds / 1000 / (seen[-1][0] - seen[0][0])
+    return None

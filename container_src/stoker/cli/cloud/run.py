@@ -1,0 +1,92 @@
+"""`stoker train` and `stoker tune` with `--on sagemaker`: from the options to the job's end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from stoker.cli.client.submission import Submission, TrainingSpec, make_submission
+from stoker.cli.client.train_defaults import with_defaults
+from stoker.cli.client.training_spec import make_spec
+from stoker.cli.cloud.follow import say_how_to_continue, watch_to_the_end
+from stoker.cli.cloud.submit import (
+    CloudSubmission,
+    make_cloud_submission,
+    print_dry_run,
+    send_everything,
+)
+from stoker.cli.cloud.target import CloudTarget, wait_for_training_job
+from stoker.cloud.aws import Account
+from stoker.cloud.job_memory import SentJob, remember
+from stoker.cloud.queue import submit
+from stoker.cloud.request import make_queue_request
+from stoker.cloud.sagemaker import CloudJobs
+from stoker.machine.terminal import Terminal
+
+
+def run_training(args: argparse.Namespace) -> int:
+    """Submit a training job and watch it."""
+    args = _complete(args)
+    spec = make_spec(args)
+    made = make_cloud_submission(args, spec, make_submission(spec))
+    if args.dry_run:
+        print_dry_run(made, args)
+        return 0
+    terminal = Terminal(sys.stderr if args.json else sys.stdout)
+    jobs = CloudJobs(Account(region=made.settings.region))
+    request = _send(made, jobs, args, terminal)
+    sent = _create(made, jobs, request)
+    remember(sent)
+    if args.detach:
+        terminal.line(f"train: {sent.name} is submitted")
+        say_how_to_continue(sent.name, terminal)
+        if args.json:
+            print(json.dumps({"job": sent.name, "request": request}, indent=1))
+        return 0
+    target = CloudTarget(jobs=jobs, name=sent.name, sent=sent)
+    return watch_to_the_end(jobs, wait_for_training_job(target, terminal), terminal, args)
+
+
+def submit_tuning(
+    args: argparse.Namespace, spec: TrainingSpec, submission: Submission, terminal: Terminal
+) -> CloudJobs | None:
+    """Start a search on SageMaker; None after a dry run."""
+    made = make_cloud_submission(args, spec, submission)
+    if args.dry_run:
+        print_dry_run(made, args)
+        return None
+    jobs = CloudJobs(Account(region=made.settings.region))
+    request = _send(made, jobs, args, terminal)
+    jobs.call("sagemaker", "CreateHyperParameterTuningJob", **request)
+    remember(made.sent_job(request))
+    return jobs
+
+
+def _complete(args: argparse.Namespace) -> argparse.Namespace:
+    """The table [train] of stoker.toml has options of the cloud, too."""
+    return with_defaults(args, (args.source_dir or args.script.parent).absolute())
+
+
+def _send(
+    made: CloudSubmission, jobs: CloudJobs, args: argparse.Namespace, terminal: Terminal
+) -> dict[str, Any]:
+    account = jobs.account
+    local = made.submission.request
+    name = local.get("TrainingJobName") or local["HyperParameterTuningJobName"]
+    terminal.line(f"train: {name} on SageMaker, account {account.number}, {account.region}")
+    for text in made.submission.source.explain():
+        terminal.line(f"  {text}")
+    request = send_everything(made, account, terminal)
+    for text in made.describe_cost(request, args):
+        terminal.line(f"  {text}")
+    return request
+
+
+def _create(made: CloudSubmission, jobs: CloudJobs, request: dict[str, Any]) -> SentJob:
+    if made.settings.queue:
+        queue_job = submit(jobs.account, make_queue_request(request, made.settings))
+        return made.sent_job(request, queue_job=queue_job)
+    jobs.create(request)
+    return made.sent_job(request)

@@ -1,0 +1,67 @@
+"""`stoker status` of jobs on SageMaker."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+
+from stoker.cli.client.watch import is_final
+from stoker.cli.cloud.follow import follow, render_job
+from stoker.cli.cloud.target import CloudTarget
+from stoker.cloud.queue import read_queued_job
+from stoker.machine.terminal import Terminal, make_table
+from stoker.machine.units import show_elapsed
+
+_SHOWN_JOBS = 50
+_HEADER = ("JOB", "STATUS", "CREATED", "DURATION")
+
+
+def to_json(value: object) -> str:
+    """An answer of the API, without what only its client needs."""
+    if isinstance(value, dict):
+        value = {name: part for name, part in value.items() if name != "ResponseMetadata"}
+    return json.dumps(value, indent=1, default=datetime.isoformat)
+
+
+def show_in_the_cloud(target: CloudTarget, args: argparse.Namespace) -> int:
+    """One job in full, or the newest of the region."""
+    jobs, name = target.jobs, target.name
+    if not name:
+        found = list(islice(jobs.list_jobs(), None if args.all else _SHOWN_JOBS))
+        if args.json:
+            print(to_json(found))
+        else:
+            print(*make_table([_HEADER, *_rows(found)], right=(3,)), sep="\n")
+        return 0
+    if target.queue_job:
+        queued = read_queued_job(jobs.account, target.queue_job)
+        if queued.training_job is None:
+            print(f"  job     {name}\n  queue   {queued.status} {queued.reason}".rstrip())
+            return 0
+        name = queued.training_job
+    if args.follow:
+        follow(jobs, name, Terminal(), is_log_shown=False)
+    description = jobs.describe(name)
+    if args.json:
+        print(to_json(description))
+        return 0
+    tail = [] if is_final(description) else jobs.read_tail(name)
+    print(*render_job(description, jobs.account.region, tail), sep="\n")
+    return 0
+
+
+def _rows(jobs: list[dict[str, object]]) -> Iterator[list[str]]:
+    for job in jobs:
+        created, ended = job["CreationTime"], job.get("TrainingEndTime") or datetime.now(UTC)
+        if isinstance(created, datetime) and isinstance(ended, datetime):
+            seconds = (ended - created).total_seconds()
+            when = created.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+            yield [
+                str(job["TrainingJobName"]),
+                str(job["TrainingJobStatus"]),
+                when,
+                show_elapsed(seconds),
+            ]

@@ -1,0 +1,98 @@
+"""Which platform or account a verb speaks to, and the name of its job there."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+
+from stoker.cli.client.root_folder import root_folder
+from stoker.cli.client.sagemaker import Api, open_api
+from stoker.cloud.aws import Account
+from stoker.cloud.job_memory import SentJob, recall
+from stoker.cloud.queue import read_queued_job
+from stoker.cloud.sagemaker import CloudJobs, parse_job
+from stoker.machine.environment import read_environment
+from stoker.machine.failures import UsageRefused
+from stoker.machine.terminal import Terminal
+from stoker.platform.model.root import Root
+
+Jobs = Api | CloudJobs
+_QUEUE_PAUSE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CloudTarget:
+    """A job of an account."""
+
+    jobs: CloudJobs
+    name: str
+    sent: SentJob | None
+    """What this machine remembers of its submission."""
+
+    @property
+    def queue_job(self) -> str:
+        """The id of Batch's job; empty if it was sent to SageMaker itself."""
+        return self.sent.queue_job if self.sent else ""
+
+
+def find_cloud_target(args: argparse.Namespace, text: str | None) -> CloudTarget | None:
+    """The account and the job that are meant; None: it is a job of this machine's platform.
+
+    Without --on, a job is on SageMaker if its ARN says so or if it was sent there from here.
+
+    Raises:
+        UsageRefused: it was sent to another endpoint than AWS's variables name now.
+    """
+    on = getattr(args, "on", None)
+    name, region = parse_job(text or "")
+    sent = recall(name) if name else None
+    is_named = bool(text and text.startswith("arn:"))
+    if on == "local" or args.root is not None or not (on or is_named or sent):
+        return None
+    if sent and on is None and not is_named:
+        _require_same_endpoint(sent)
+    chosen = args.region or region or (sent.region if sent else None) or None
+    return CloudTarget(jobs=CloudJobs(Account(region=chosen)), name=name, sent=sent)
+
+
+def open_jobs(args: argparse.Namespace, text: str | None) -> tuple[Jobs, str]:
+    """What answers for the job, and its name there."""
+    target = find_cloud_target(args, text)
+    if target is None:
+        return open_api(Root(root_folder(args))), text or ""
+    return target.jobs, target.name
+
+
+def wait_for_training_job(target: CloudTarget, terminal: Terminal) -> str:
+    """The training job's name; of a queued one, as soon as Batch has submitted it.
+
+    Raises:
+        UsageRefused: it left the queue without one.
+    """
+    if not target.queue_job:
+        return target.name
+    while True:
+        queued = read_queued_job(target.jobs.account, target.queue_job)
+        if queued.training_job:
+            return queued.training_job
+        if queued.is_over:
+            raise UsageRefused(
+                f"{target.name} left its queue without a training job: {queued.status}: "
+                f"{queued.reason}",
+                fix="see the message of AWS Batch, then submit it again",
+            )
+        terminal.status(f"» in the queue: {queued.status} {queued.reason}".rstrip())
+        time.sleep(_QUEUE_PAUSE_SECONDS)
+
+
+def _require_same_endpoint(sent: SentJob) -> None:
+    now = read_environment().get("AWS_ENDPOINT_URL", "")
+    if sent.endpoint != now:
+        raise UsageRefused(
+            f"{sent.name} was sent to {sent.endpoint or 'AWS'}, but now AWS_ENDPOINT_URL is "
+            f"{now or 'not set'}",
+            fix=f"export AWS_ENDPOINT_URL={sent.endpoint}"
+            if sent.endpoint
+            else "unset AWS_ENDPOINT_URL, or say --on sagemaker",
+        )

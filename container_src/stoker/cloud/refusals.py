@@ -1,0 +1,303 @@
+"""What AWS answers instead of a result, as one of our own errors: with the exact fix.
+
+Pure: codes and texts come in, an error goes out. The codes are the services' own; which of them
+mean the same is known from AWS's documentation and from recorded answers (tests/data/aws).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stoker.errors import HostError
+from stoker.machine.failures import UsageRefused
+
+
+class NotThere(UsageRefused):
+    """The service does not have what was named."""
+
+
+class ConnectionLost(HostError):
+    """AWS cannot be reached now, or asks for patience: the same call may succeed later."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """An error of a service, or of boto3 before a service was asked (its class is the code)."""
+
+    service: str
+    operation: str
+    code: str
+    message: str
+    region: str
+    identity: str = ""
+    """The ARN of the caller, where it is known."""
+
+
+_QUOTA = re.compile(
+    r"account-level service limit '(?P<name>[^']+)' is (?P<limit>[\d.]+) Instances,"
+    r" with current utilization of (?P<used>[\d.]+) Instances"
+    r" and a request delta of (?P<delta>[\d.]+)"
+)
+_DENIED = re.compile(r"not authorized to perform: (?P<action>[\w-]+:\w+)")
+_ON = re.compile(r"on resource: (?P<resource>\S+)")
+_WHO = re.compile(r"User: (?P<who>\S+) is not")
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+_EXPIRED |= {"SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError"}
+_UNKNOWN_KEYS = {"InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId"}
+_UNKNOWN_KEYS |= {"AuthFailure", "SignatureDoesNotMatch"}
+_CLOCK = {"RequestTimeTooSkewed", "InvalidSignatureException"}
+_THROTTLED = {"Throttling", "ThrottlingException", "TooManyRequestsException", "SlowDown"}
+_THROTTLED |= {"RequestLimitExceeded", "ThrottledException"}
+_UNREACHABLE = {"EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "SSLError"}
+_UNREACHABLE |= {"ConnectionClosedError", "ProxyConnectionError", "HTTPClientError"}
+_UNREACHABLE |= {"ServiceUnavailable", "InternalFailure", "InternalServerException", "500", "503"}
+_UNREACHABLE |= {"InternalError", "ServiceUnavailableException"}
+_NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"}
+_ELSEWHERE = {"PermanentRedirect", "AuthorizationHeaderMalformed", "301"}
+_ELSEWHERE |= {"IllegalLocationConstraintException"}
+_MISSING = {"ResourceNotFound", "ResourceNotFoundException", "NoSuchEntity", "NoSuchKey", "404"}
+_MISSING |= {"ImageNotFoundException", "NoSuchResourceException"}
+_DENIALS = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403", "Forbidden"}
+
+
+def explain(refusal: Refusal) -> HostError:
+    """The error that says what happened, what was expected and how to fix it."""
+    for codes, make in _MEANINGS:
+        if refusal.code in codes:
+            return make(refusal)
+    if refusal.code in ("ValidationException", "ValidationError", "ParamValidationError"):
+        return _explain_validation(refusal)
+    return HostError(
+        f"{refusal.operation} of {refusal.service} failed: {refusal.code}: {refusal.message}",
+        fix="see the message; `stoker doctor --on sagemaker` looks for what stops a job",
+    )
+
+
+def explain_failure_reason(reason: str, *, region: str) -> str:
+    """The fix for a job that SageMaker itself ended; empty if the reason is the script's."""
+    if "CapacityError" in reason or "insufficient capacity" in reason.lower():
+        return (
+            "try again later, another --instance-type or --region, several types in order of "
+            "preference: --prefer TYPE,TYPE (with --max-pending 2h it waits), or a training plan"
+        )
+    if "CannotStartContainerError" in reason:
+        return "the image needs a program `train` on PATH: stoker check IMAGE"
+    if "ImageNotFound" in reason or "does not exist in the repository" in reason:
+        return "push the image: stoker train … --image LOCALNAME pushes it by its digest"
+    if "AccessDenied" in reason or "not authorized" in reason:
+        return f"the job's role lacks a permission: stoker doctor --on sagemaker --region {region}"
+    return ""
+
+
+def make_quota_command(name: str, wanted: float, *, region: str, code: str = "") -> str:
+    """The command line that asks AWS for a higher quota.
+
+    Args:
+        name: as Service Quotas has it: "ml.g5.xlarge for training job usage".
+        wanted: the new value.
+        region: the quota's.
+        code: of the quota, such as L-3F53BF0F; looked up by the command if it is not known.
+    """
+    query = f"Quotas[?QuotaName=='{name}'].QuotaCode"
+    found = ["aws", "service-quotas", "list-service-quotas", "--service-code", "sagemaker"]
+    found += ["--region", region, "--query", query, "--output", "text"]
+    given = code or f'"$({shlex.join(found)})"'
+    return (
+        "aws service-quotas request-service-quota-increase --service-code sagemaker"
+        f" --quota-code {given} --desired-value {wanted:g} --region {region}"
+    )
+
+
+def make_statement(action: str, resource: str = "*") -> str:
+    """The statement of an IAM policy that allows an action."""
+    return f'{{"Effect": "Allow", "Action": "{action}", "Resource": "{resource}"}}'
+
+
+def _explain_quota(refusal: Refusal) -> HostError:
+    found = _QUOTA.search(refusal.message)
+    if not found:
+        return HostError(
+            f"SageMaker's limit is reached: {refusal.message}",
+            fix="wait until a job ends, or ask for more: AWS Service Quotas, Amazon SageMaker",
+        )
+    used, delta = float(found["used"]), float(found["delta"])
+    command = make_quota_command(found["name"], used + delta, region=refusal.region)
+    return HostError(
+        f"the quota '{found['name']}' in {refusal.region} is {found['limit']}; {used:g} are in use"
+        f" and this needs {delta:g} more",
+        fix=f"use another --instance-type or --region, or ask AWS:\n    {command}",
+    )
+
+
+def _explain_denied(refusal: Refusal) -> HostError:
+    denied, on = _DENIED.search(refusal.message), _ON.search(refusal.message)
+    action = denied["action"] if denied else _guess_action(refusal)
+    resource = on["resource"].rstrip(".,") if on else "*"
+    who = _WHO.search(refusal.message)
+    identity = who["who"] if who else refusal.identity or "this identity"
+    hint = ""
+    if action == "iam:PassRole":
+        hint = ' with "Condition": {"StringEquals": {"iam:PassedToService": '
+        hint += '"sagemaker.amazonaws.com"}}'
+    return HostError(
+        f"{identity} may not {action}"
+        + (f" on {resource}" if resource != "*" else "")
+        + f": {refusal.message}",
+        fix=f"add this statement to its policy{hint}:\n    {make_statement(action, resource)}",
+    )
+
+
+def _guess_action(refusal: Refusal) -> str:
+    if refusal.service == "s3":
+        names = {
+            "HeadObject": "GetObject",
+            "ListObjectsV2": "ListBucket",
+            "CopyObject": "PutObject",
+        }
+        names |= {"HeadBucket": "ListBucket"}
+        return f"s3:{names.get(refusal.operation, refusal.operation)}"
+    return f"{refusal.service}:{refusal.operation}"
+
+
+def _explain_validation(refusal: Refusal) -> HostError:
+    text = refusal.message
+    # Two ways of the service to say that there is no such job.
+    if re.search(r"Requested resource not found|Could not find|does not exist", text):
+        return NotThere(
+            f"{refusal.service} in {refusal.region} does not have it: {text}",
+            fix="check name and region; a job that was deleted is not kept anywhere",
+        )
+    if "Could not assume role" in text or "assume the role" in text.lower():
+        return UsageRefused(
+            f"SageMaker cannot use the role: {text}",
+            fix="its trust policy must allow sts:AssumeRole to sagemaker.amazonaws.com:"
+            " stoker doctor --on sagemaker --role ROLE",
+        )
+    if "No S3 objects found" in text:
+        return UsageRefused(
+            f"a channel has no data: {text}", fix="check the s3:// address of the channel"
+        )
+    if "instanceType" in text or "InstanceType" in text:
+        return UsageRefused(
+            f"SageMaker does not accept the instance type: {text}",
+            fix=f"stoker doctor --on sagemaker --region {refusal.region} --instance-type TYPE",
+        )
+    return UsageRefused(
+        f"{refusal.service} does not accept the request: {text}",
+        fix="change the option that the message is about; see the request: --dry-run",
+    )
+
+
+def _explain_clock(refusal: Refusal) -> HostError:
+    if refusal.code == "InvalidSignatureException" and "expired" not in refusal.message.lower():
+        return _explain_keys(refusal)
+    return HostError(
+        f"AWS refuses the time of the request: {refusal.message}",
+        fix="set this machine's clock: timedatectl set-ntp true (a laptop may have slept)",
+    )
+
+
+def _explain_keys(refusal: Refusal) -> HostError:
+    return UsageRefused(
+        f"AWS does not know these credentials: {refusal.code}: {refusal.message}",
+        fix="aws sts get-caller-identity shows who you are; AWS_PROFILE chooses another profile,"
+        " and variables AWS_ACCESS_KEY_ID… win over it",
+    )
+
+
+def _explain_expired(refusal: Refusal) -> HostError:
+    return UsageRefused(
+        f"the credentials have expired: {refusal.message}",
+        fix="aws sso login (with the profile), or get new temporary credentials, then the same"
+        " command again: what was uploaded is not sent again",
+    )
+
+
+def _explain_missing_keys(refusal: Refusal) -> HostError:
+    return UsageRefused(
+        f"there are no credentials for AWS: {refusal.message}",
+        fix="aws configure sso, or set AWS_PROFILE",
+    )
+
+
+def _explain_region(refusal: Refusal) -> HostError:
+    return UsageRefused(
+        f"no AWS region is configured ({refusal.message})",
+        fix="pass --region, or set AWS_DEFAULT_REGION or region in ~/.aws/config",
+    )
+
+
+def _explain_elsewhere(refusal: Refusal) -> HostError:
+    return UsageRefused(
+        f"the bucket is in another region than {refusal.region}: {refusal.message}",
+        fix="jobs read buckets of their own region only: pass the bucket's --region, or"
+        " --output s3://… in a bucket of this one",
+    )
+
+
+def _explain_throttled(refusal: Refusal) -> HostError:
+    return ConnectionLost(
+        f"{refusal.service} asks to be called less often: {refusal.message}",
+        fix="wait a minute, then the same command again",
+    )
+
+
+def _explain_unreachable(refusal: Refusal) -> HostError:
+    return ConnectionLost(
+        f"{refusal.service} in {refusal.region} cannot be reached: {refusal.message}",
+        fix="check the network, HTTPS_PROXY, AWS_ENDPOINT_URL and the name of the region",
+    )
+
+
+def _explain_no_bucket(refusal: Refusal) -> HostError:
+    return UsageRefused(
+        f"there is no such bucket: {refusal.message}",
+        fix="check the s3:// address, or make it: aws s3 mb s3://BUCKET --region"
+        f" {refusal.region}",
+    )
+
+
+def _explain_no_repository(refusal: Refusal) -> HostError:
+    name = re.search(r"repository with name '([^']+)'", refusal.message)
+    return UsageRefused(
+        f"ECR in {refusal.region} has no such repository: {refusal.message}",
+        fix="aws ecr create-repository --repository-name"
+        f" {name[1] if name else 'NAME'} --region {refusal.region}",
+    )
+
+
+def _explain_profile(refusal: Refusal) -> HostError:
+    return UsageRefused(refusal.message, fix="aws configure list-profiles shows those that exist")
+
+
+def _explain_not_there(refusal: Refusal) -> HostError:
+    return NotThere(
+        f"{refusal.service} in {refusal.region} does not have it: {refusal.message}",
+        fix="check the name and --region",
+    )
+
+
+def _explain_in_use(refusal: Refusal) -> HostError:
+    return UsageRefused(refusal.message, fix="choose another --name")
+
+
+_MEANINGS: tuple[tuple[set[str], Callable[[Refusal], HostError]], ...] = (
+    ({"ResourceLimitExceeded"}, _explain_quota),
+    (_DENIALS, _explain_denied),
+    (_EXPIRED, _explain_expired),
+    (_UNKNOWN_KEYS, _explain_keys),
+    (_CLOCK, _explain_clock),
+    (_THROTTLED, _explain_throttled),
+    (_UNREACHABLE, _explain_unreachable),
+    (_NO_KEYS, _explain_missing_keys),
+    ({"NoRegionError", "InvalidRegionError"}, _explain_region),
+    (_ELSEWHERE, _explain_elsewhere),
+    ({"NoSuchBucket"}, _explain_no_bucket),
+    ({"RepositoryNotFoundException"}, _explain_no_repository),
+    ({"ProfileNotFound"}, _explain_profile),
+    (_MISSING, _explain_not_there),
+    ({"ResourceInUse"}, _explain_in_use),
+)

@@ -1,0 +1,128 @@
+"""What a job in the cloud needs and a job here does not: role, network, keys, queue.
+
+Three places have them, the later one wins: the SDKs' config.yaml, `[train]` in stoker.toml, the
+options of the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from stoker.machine.failures import UsageRefused
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InstanceGroup:
+    """One group of a mixed cluster."""
+
+    name: str
+    instance_type: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CloudSettings:
+    """Everything that is decided for the cloud alone; None and empty: the service's default."""
+
+    region: str | None = None
+    role: str | None = None
+    """An ARN or a name; None: found by IAM."""
+
+    output: str | None = None
+    """s3://BUCKET/PREFIX for everything the job is given and leaves; None: the SDKs' bucket."""
+
+    subnets: Sequence[str] = ()
+    security_groups: Sequence[str] = ()
+    output_kms_key: str | None = None
+    volume_kms_key: str | None = None
+    is_isolated: bool = False
+    is_traffic_encrypted: bool = False
+    is_spot: bool = False
+    max_wait_seconds: int | None = None
+    """For spot: how long to wait and train; None: twice the run time, at least a day more."""
+
+    max_pending_seconds: int | None = None
+    groups: Sequence[InstanceGroup] = ()
+    preferred_types: Sequence[str] = ()
+    """Instance types in order; the service takes the first that it has."""
+
+    training_plan: str | None = None
+    is_debugged: bool = False
+    """RemoteDebugConfig: a shell in the container through Systems Manager."""
+
+    queue: str | None = None
+    """A job queue of AWS Batch that submits the job when it is its turn."""
+
+    priority: int | None = None
+    share: str | None = None
+    repository: str | None = None
+    """Where a local image is pushed: the name of an ECR repository, or REGISTRY/NAME."""
+
+    tags: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def merge_sdk_config(settings: CloudSettings, config: Mapping[str, Any]) -> CloudSettings:
+    """The settings, completed by the SDKs' config.yaml."""
+    network = config.get("VpcConfig") or {}
+    output = config.get("OutputDataConfig") or {}
+    resources = config.get("ResourceConfig") or {}
+    bucket = config.get("DefaultS3Bucket")
+    prefix = config.get("DefaultS3ObjectKeyPrefix")
+    usual = f"s3://{bucket}{f'/{prefix}' if prefix else ''}" if bucket else None
+    return replace(
+        settings,
+        role=settings.role or config.get("RoleArn"),
+        output=settings.output or output.get("S3OutputPath") or usual,
+        subnets=settings.subnets or tuple(network.get("Subnets", ())),
+        security_groups=settings.security_groups or tuple(network.get("SecurityGroupIds", ())),
+        output_kms_key=settings.output_kms_key or output.get("KmsKeyId"),
+        volume_kms_key=settings.volume_kms_key or resources.get("VolumeKmsKeyId"),
+        is_isolated=settings.is_isolated or bool(config.get("EnableNetworkIsolation")),
+        is_traffic_encrypted=settings.is_traffic_encrypted
+        or bool(config.get("EnableInterContainerTrafficEncryption")),
+        tags={**{t["Key"]: t["Value"] for t in config.get("Tags") or ()}, **settings.tags},
+        environ={**(config.get("Environment") or {}), **settings.environ},
+    )
+
+
+def require_sense(settings: CloudSettings) -> None:
+    """
+    Raises:
+        UsageRefused: settings do not go together; all mistakes are named.
+    """
+    mistakes = list(_find_mistakes(settings))
+    if mistakes:
+        raise UsageRefused("; ".join(mistakes), fix="change the options that are named")
+
+
+def _find_mistakes(settings: CloudSettings) -> list[str]:
+    rules = (
+        (
+            bool(settings.subnets) != bool(settings.security_groups),
+            "a VPC needs both, --subnet and --security-group",
+        ),
+        (
+            settings.max_wait_seconds is not None and not settings.is_spot,
+            "--max-wait is for spot instances: pass --use-spot, too",
+        ),
+        (
+            bool(settings.preferred_types) and settings.is_spot,
+            "--prefer is not for spot instances: SageMaker takes on-demand ones only",
+        ),
+        (
+            bool(settings.preferred_types) and bool(settings.groups),
+            "--prefer and --instance-group exclude each other",
+        ),
+        (
+            settings.output is not None and not settings.output.startswith("s3://"),
+            f"--output {settings.output} is not an s3:// address",
+        ),
+        (
+            settings.queue is None and (settings.priority is not None or bool(settings.share)),
+            "--priority and --share are of a --queue",
+        ),
+    )
+    return [text for is_wrong, text in rules if is_wrong]

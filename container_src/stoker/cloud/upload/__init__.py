@@ -1,0 +1,1 @@
+"""Folders of this machine as objects of a bucket: each content is sent once."""

@@ -1,0 +1,184 @@
+"""Objects of one bucket: asked for, listed, copied and sent.
+
+Small files are sent by signed requests of our own: their content hash is known already, so it is
+the signature's payload hash, which S3 compares with what it receives. boto3 would compute two more
+checksums of each file. Large files are sent in parts by boto3.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from stoker.cloud.aws import Account
+from stoker.cloud.refusals import ConnectionLost, Refusal, explain
+from stoker.cloud.upload.folder import FolderFile, make_stamp
+from stoker.errors import HostError
+from stoker.machine.failures import StorageFailed
+
+THREADS = 8
+_LARGE_BYTES = 64 * 1024 * 1024
+_TRIES = 6
+_LONGEST_PAUSE_SECONDS = 20.0
+
+
+class Bucket:
+    """One bucket of an account; safe in threads."""
+
+    def __init__(self, account: Account, name: str) -> None:
+        import botocore.auth
+        import botocore.awsrequest
+        import botocore.exceptions
+        import botocore.httpsession
+
+        self._account = account
+        self.name = name
+        self._client = account.client("s3")
+        verify = self._client._endpoint.http_session._verify  # the CA bundle of the settings
+        self._http = botocore.httpsession.URLLib3Session(
+            verify=verify, max_pool_connections=THREADS, proxies=_proxies(self._client)
+        )
+        self._make_request = botocore.awsrequest.AWSRequest
+        self._errors = botocore.exceptions.BotoCoreError
+        self._signer = _make_signer(botocore.auth.S3SigV4Auth)
+        # Whatever the settings say of endpoints and styles of addresses, boto3 has the answer.
+        self._base = self._presigned("x").rpartition("/x")[0]
+
+    def has(self, key: str) -> bool:
+        """Whether there is such an object."""
+        found = self._account.call("s3", "ListObjectsV2", Bucket=self.name, Prefix=key, MaxKeys=1)
+        return any(each["Key"] == key for each in found.get("Contents", ()))
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Key → bytes of what is below a prefix."""
+        pages = self._account.pages("s3", "ListObjectsV2", Bucket=self.name, Prefix=prefix)
+        return {each["Key"]: each["Size"] for page in pages for each in page.get("Contents", ())}
+
+    def copy(self, source: str, target: str) -> bool:
+        """Copy an object within the bucket; False if it is not there any more."""
+        place = {"Bucket": self.name, "Key": source}
+        try:
+            self._account.call("s3", "CopyObject", Bucket=self.name, Key=target, CopySource=place)
+        except HostError:
+            return False
+        return True
+
+    def put_text(self, key: str, text: str) -> None:
+        """A small object."""
+        self._account.call("s3", "PutObject", Bucket=self.name, Key=key, Body=text.encode())
+
+    def put_file(self, key: str, file: Path, *, on_bytes: Callable[[int], object]) -> None:
+        """A file of Stoker's own, in parts if it is large."""
+        self._upload_in_parts(key, file, on_bytes)
+
+    def put(self, key: str, file: FolderFile, *, on_bytes: Callable[[int], object]) -> None:
+        """A file of the user's folder.
+
+        Raises:
+            StorageFailed: it changed meanwhile, or AWS does not take it.
+        """
+        if file.size_bytes >= _LARGE_BYTES:
+            self._upload_in_parts(key, file.path, on_bytes)
+        else:
+            self._send_signed(key, file)
+            on_bytes(file.size_bytes)
+        if make_stamp(file.path.stat()) != file.stamp:
+            raise _changed(file)
+
+    def _upload_in_parts(self, key: str, file: Path, on_bytes: Callable[[int], object]) -> None:
+        import boto3.exceptions
+        from boto3.s3.transfer import TransferConfig
+
+        config = TransferConfig(multipart_threshold=_LARGE_BYTES, max_concurrency=4)
+        try:
+            self._client.upload_file(str(file), self.name, key, Callback=on_bytes, Config=config)
+        except boto3.exceptions.S3UploadFailedError as error:
+            code = re.search(r"\((\w+)\) when calling", str(error))
+            raise explain(self._refusal(code[1] if code else "", str(error))) from error
+        except self._errors as error:
+            raise explain(self._refusal(type(error).__name__, str(error))) from error
+
+    def _send_signed(self, key: str, file: FolderFile) -> None:
+        content = file.path.read_bytes()
+        if len(content) != file.size_bytes:
+            raise _changed(file)
+        for attempt in range(1, _TRIES + 1):
+            try:
+                status, body = self._send_once(key, content, file.sha256)
+            except self._errors as error:
+                refusal = self._refusal(type(error).__name__, str(error))
+            else:
+                if status == HTTPStatus.OK:
+                    return
+                refusal = self._refusal(*_read_error(status, body))
+                if refusal.code in ("XAmzContentSHA256Mismatch", "BadDigest"):
+                    raise _changed(file)
+            problem = explain(refusal)
+            if not isinstance(problem, ConnectionLost) or attempt == _TRIES:
+                raise problem
+            time.sleep(min(_LONGEST_PAUSE_SECONDS, 2**attempt / 4) * random.uniform(0.5, 1))  # noqa: S311 - not a secret
+
+    def _send_once(self, key: str, content: bytes, sha256: str) -> tuple[int, bytes]:
+        url = f"{self._base}/{quote(key, safe='/~')}"
+        request = self._make_request(method="PUT", url=url, data=content)
+        keys = self._account.session.get_credentials().get_frozen_credentials()
+        self._signer(keys, "s3", self._account.region, sha256).add_auth(request)
+        answer = self._http.send(request.prepare())
+        return answer.status_code, answer.content
+
+    def _presigned(self, key: str) -> str:
+        place = {"Bucket": self.name, "Key": key}
+        url = urlsplit(self._client.generate_presigned_url("put_object", Params=place))
+        return f"{url.scheme}://{url.netloc}{url.path}"
+
+    def _refusal(self, code: str, message: str) -> Refusal:
+        return Refusal(
+            service="s3",
+            operation="PutObject",
+            code=code,
+            message=f"{self.name}: {message}",
+            region=self._account.region,
+        )
+
+
+def _make_signer(base: Any) -> Any:  # noqa: ANN401 - botocore publishes no types
+    class KnownHash(base):  # type: ignore[misc]
+        """Signature version 4 of S3 with a payload hash that the caller knows."""
+
+        def __init__(self, keys: Any, service: str, region: str, sha256: str) -> None:  # noqa: ANN401 - as above
+            super().__init__(keys, service, region)
+            self._sha256 = sha256
+
+        def payload(self, _request: Any) -> str:  # noqa: ANN401 - as above
+            return self._sha256
+
+    return KnownHash
+
+
+def _proxies(client: Any) -> Any:  # noqa: ANN401 - as above
+    return client.meta.config.proxies or _environment_proxies(client.meta.endpoint_url)
+
+
+def _environment_proxies(url: str) -> dict[str, str]:
+    from botocore.utils import get_environ_proxies
+
+    return dict(get_environ_proxies(url))
+
+
+def _read_error(status: int, body: bytes) -> tuple[str, str]:
+    text = body.decode(errors="replace")
+    code, message = (re.search(f"<{tag}>(.*?)</{tag}>", text, re.S) for tag in ("Code", "Message"))
+    return (code[1] if code else str(status)), (message[1] if message else text[:300])
+
+
+def _changed(file: FolderFile) -> StorageFailed:
+    return StorageFailed(
+        f"{file.path} changed while it was sent",
+        fix="run the command again when no program writes to the folder",
+    )

@@ -1,0 +1,171 @@
+"""What is in a folder: names, sizes and content hashes.
+
+Modification times say nothing about content: a fresh clone has new ones. They only tell whether a
+file is still the one whose hash is remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.contract.files import write_atomically
+from stoker.machine.failures import UsageRefused
+
+_THREADS = min(8, (os.cpu_count() or 2) + 1)
+# A file that changed so shortly before it was read may change again within the same time stamp.
+_YOUNG_NS = 2 * 10**9
+_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FolderFile:
+    """One file."""
+
+    name: str
+    """Relative to the folder, with '/'."""
+    path: Path
+    size_bytes: int
+    stamp: tuple[int, int, int]
+    """Size, modification time and inode: equal while the file is the same."""
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Folder:
+    """All files of a folder."""
+
+    path: Path
+    files: tuple[FolderFile, ...]
+    digest: str
+    """Of names and contents: equal folders have equal ones, wherever they are."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+
+def measure_folder(path: Path) -> tuple[int, int]:
+    """How many files a folder has, and their bytes; nothing is read."""
+    sizes = [status.st_size for _, _, status in _walk(path)]
+    return len(sizes), sum(sizes)
+
+
+def read_folder(
+    path: Path, *, memory: Path | None = None, on_bytes: Callable[[int], object] = int
+) -> Folder:
+    """Hash the files of a folder; those that did not change are not read again.
+
+    Args:
+        path: the folder.
+        memory: a folder of Stoker's own for the hashes; None: they are not kept.
+        on_bytes: gets the size of each file that has been looked at.
+
+    Raises:
+        UsageRefused: a file cannot be read, or is not a regular one.
+    """
+    remembered = (
+        memory / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:32]}.json" if memory else None
+    )
+    known = _read_memory(remembered)
+    began_ns = time.time_ns()
+
+    def hashed(entry: tuple[str, Path, os.stat_result]) -> FolderFile:
+        name, file, status = entry
+        stamp = make_stamp(status)
+        sha256 = known.get(name, {}).get(stamp) or _hash(file)
+        on_bytes(status.st_size)
+        return FolderFile(
+            name=name, path=file, size_bytes=status.st_size, stamp=stamp, sha256=sha256
+        )
+
+    try:
+        entries = sorted(_walk(path), key=lambda entry: entry[0])
+        if all(make_stamp(status) in known.get(name, {}) for name, _, status in entries):
+            files = [hashed(entry) for entry in entries]
+        else:
+            with ThreadPoolExecutor(_THREADS) as threads:
+                files = list(threads.map(hashed, entries))
+    except OSError as error:
+        raise UsageRefused(
+            f"{error.filename} cannot be read: {error.strerror}",
+            fix="make it readable, or remove it from the folder",
+        ) from error
+    if remembered:
+        _write_memory(remembered, files, known, before_ns=began_ns - _YOUNG_NS)
+    digest = hashlib.sha256()
+    for each in files:
+        digest.update(f"{each.name}\0{each.sha256}\0".encode())
+    return Folder(path=path, files=tuple(files), digest=digest.hexdigest()[:32])
+
+
+def make_stamp(status: os.stat_result) -> tuple[int, int, int]:
+    """What tells whether a file is still the same."""
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _walk(folder: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
+    """Names, paths and states; links are followed, as the container would see them."""
+    for base, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+        if Path(base).is_symlink() and folder.resolve().is_relative_to(Path(base).resolve()):
+            folders.clear()  # a link to a folder above: it would never end
+            continue
+        for name in names:
+            path = Path(base, name)
+            key = path.relative_to(folder).as_posix()
+            status = _require_regular(path, key)
+            yield key, path, status
+
+
+def _require_regular(path: Path, key: str) -> os.stat_result:
+    try:
+        key.encode()
+        status = path.stat()
+    except UnicodeEncodeError as error:
+        raise UsageRefused(
+            f"{key!r} has a name that is not UTF-8: S3 has no such keys", fix="rename the file"
+        ) from error
+    except FileNotFoundError as error:
+        raise UsageRefused(f"{path} is a link to nothing", fix="remove the link") from error
+    if not path.is_file():
+        raise UsageRefused(f"{path} is not a regular file", fix="remove it from the folder")
+    return status
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+_Known = Mapping[str, Mapping[tuple[int, int, int], str]]
+
+
+def _read_memory(file: Path | None) -> _Known:
+    if file is None:
+        return {}
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        content = json.loads(file.read_text())
+        if content["version"] == _VERSION:
+            return {name: {(a, b, c): sha} for name, (a, b, c, sha) in content["files"].items()}
+    return {}
+
+
+def _write_memory(file: Path, files: list[FolderFile], known: _Known, *, before_ns: int) -> None:
+    kept = {each.name: [*each.stamp, each.sha256] for each in files if each.stamp[1] < before_ns}
+    if len(kept) == len(known) and all(tuple(v[:3]) in known.get(k, {}) for k, v in kept.items()):
+        return
+    with suppress(OSError):  # without it the next upload reads everything again
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(str(file), json.dumps({"version": _VERSION, "files": kept}))

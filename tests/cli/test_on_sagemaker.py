@@ -1,0 +1,174 @@
+"""`--on sagemaker` with the local platform as the service: the request is the same as locally."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from stoker.cli.client.source import read_source
+from stoker.cli.cloud.secret_files import require_no_secrets
+from stoker.machine.failures import UsageRefused
+
+from .conftest import Cli
+
+pytestmark = pytest.mark.functional
+SCRIPT = """
+import os, sys
+print(open(os.environ["SM_CHANNEL_TRAIN"] + "/words.txt").read(), sys.argv[1:])
+print("[metric] step=1 loss=0.25")
+open(os.environ["SM_MODEL_DIR"] + "/model.bin", "w").write("trained")
+sys.exit(int(os.environ.get("SM_HP_CODE", "0")))
+"""
+TRAIN = ("train", "src/train.py", "--channel", "train=data", "--param", "lr=0.1")
+CLOUD = (*TRAIN, "--on", "sagemaker")
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    """A platform, and the variables that make it play AWS."""
+    folder = tmp_path_factory.mktemp("cloud")
+    for name in ("src", "data", "home"):
+        (folder / name).mkdir()
+    (folder / "data/words.txt").write_text("coal")
+    (folder / "src/train.py").write_text(SCRIPT)
+    command = Cli(folder, folder / "platform")
+    command.up()
+    lines = command.on_platform("local", "env").stdout.splitlines()
+    words = [shlex.split(line) for line in lines if line.startswith("export ")]
+    command.environ = dict(word.split("=", 1) for line in words for word in line[1:])
+    command.environ["HOME"] = str(folder / "home")
+    yield command
+    command.down()
+
+
+def run(cloud, *arguments, **environ):
+    return cloud.run(*arguments, **{**cloud.environ, **environ})
+
+
+def describe(cloud, name, *options):
+    done = run(cloud, "status", name, "--json", *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_job_ends_as_on_this_machine(cloud):
+    there = run(cloud, *CLOUD, "--name", "there")
+    assert there.returncode == 0, there.stdout + there.stderr
+    assert "1 files sent" in there.stdout
+    assert "coal ['--lr', '0.1']" in there.stdout
+    assert re.search(r"cost +\$[\d.]+: \d+ s billed \(1 × ml.m5.xlarge at", there.stdout)
+    here = run(cloud, *TRAIN, "--name", "here", "--root", str(cloud.platform))
+    assert here.returncode == 0, here.stderr
+    # Without --on: it was sent from here.
+    one, other = describe(cloud, "there"), describe(cloud, "here", "--on", "sagemaker")
+    for key in ("HyperParameters", "StoppingCondition", "AlgorithmSpecification", "RoleArn"):
+        assert one[key] == other[key]
+    assert one["FinalMetricDataList"][0]["Value"] == other["FinalMetricDataList"][0]["Value"]
+    assert "KeepAlivePeriodInSeconds" not in one["ResourceConfig"]  # there it would be billed
+
+
+def test_verbs_find_a_job_that_was_sent_from_here(cloud):
+    sent = run(cloud, *CLOUD, "--name", "verbs", "--detach")
+    assert sent.returncode == 0, sent.stderr
+    assert "already there" in sent.stdout or "1 files sent" in sent.stdout
+    attached = run(cloud, "attach", "verbs")
+    assert attached.returncode == 0
+    assert "coal" in attached.stdout
+    assert "coal" in run(cloud, "logs", "verbs").stdout
+    arn = describe(cloud, "verbs")["TrainingJobArn"]
+    assert "Completed" in run(cloud, "status", arn).stdout
+    assert "verbs" in run(cloud, "status", "--on", "sagemaker").stdout
+    ended = run(cloud, "stop", "verbs")
+    assert ended.returncode == 2
+    assert "it is Completed" in ended.stderr
+
+
+def test_a_failed_job_and_a_missing_one_are_told_apart(cloud):
+    failed = run(cloud, *CLOUD, "--name", "fails", "--param", "CODE=3")
+    assert failed.returncode == 1
+    assert "train: failed" in failed.stdout
+    missing = run(cloud, "logs", "nobodys", "--on", "sagemaker")
+    assert missing.returncode == 2
+    assert "does not have it" in missing.stderr
+
+
+def test_the_same_name_twice_is_one_job(cloud):
+    first = run(cloud, *CLOUD, "--name", "twice", "--detach")
+    assert first.returncode == 0, first.stderr
+    other = run(cloud, *CLOUD, "--name", "twice", "--param", "epochs=9", "--detach")
+    assert other.returncode == 2
+    assert "--name" in other.stderr
+    same = run(cloud, *CLOUD, "--name", "twice", "--detach")
+    assert same.returncode == 0, same.stderr
+
+
+def test_a_dry_run_asks_nobody(cloud, tmp_path):
+    offline = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_DEFAULT_REGION": "us-east-1"}
+    config = tmp_path / "config.yaml"
+    role = "arn:aws:iam::111122223333:role/Train"
+    config.write_text(
+        f"SageMaker:\n  TrainingJob:\n    RoleArn: {role}\n"
+        "    VpcConfig: {Subnets: [subnet-1], SecurityGroupIds: [sg-1]}\n"
+    )
+    options = ("--use-spot", "--instance-type", "ml.g5.xlarge", "--instances", "32", "--dry-run")
+    done = cloud.run(
+        *(*CLOUD, *options), **offline, SAGEMAKER_USER_CONFIG_OVERRIDE=str(config), HOME="/none"
+    )
+    assert done.returncode == 0, done.stderr
+    request = json.loads(done.stdout)  # as it is for the AWS CLI
+    assert request["RoleArn"] == role
+    assert request["VpcConfig"]["Subnets"] == ["subnet-1"]
+    assert request["EnableManagedSpotTraining"]
+    assert "s3://sagemaker-us-east-1-111122223333" in request["OutputDataConfig"]["S3OutputPath"]
+    assert "send channel train, 1 files" in done.stderr
+    assert "cost: at most $1,081.34, less with spot: 32 × ml.g5.xlarge for 24 h" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "text"),
+    [
+        (("--spot", "after=3s"), {}, "--use-spot asks SageMaker"),
+        (("--subnet", "s"), {}, "needs both, --subnet and --security-group"),
+        (("--instance-group", "x"), {}, "NAME=TYPE:COUNT"),
+        ((), {"AWS_PROFILE": "nobodys"}, "list-profiles"),
+        ((), {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "no credentials"),
+        ((), {"AWS_SECRET_ACCESS_KEY": "wrong"}, "does not know these credentials"),
+        (("--output", "s3://nobodys-bucket-1"), {}, "no such bucket: nobodys-bucket-1"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_a_job_is_there(cloud, options, environ, text):
+    done = run(cloud, *CLOUD, "--name", "refused", *options, **environ)
+    assert done.returncode in (2, 3)
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert run(cloud, "status", "refused", "--on", "sagemaker").returncode == 2
+
+
+def test_an_option_of_the_cloud_needs_the_cloud(cloud):
+    done = run(cloud, *TRAIN, "--use-spot", "--root", str(cloud.platform))
+    assert done.returncode == 2
+    assert "add --on sagemaker" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (".env", "A=1"),
+        ("deep/id_rsa", "x"),
+        ("config.py", "KEY = 'AKIA" + "Q" * 16 + "'"),
+        ("note.txt", "-----BEGIN RSA PRIVATE KEY-----"),
+    ],
+)
+def test_files_that_look_like_secrets_are_refused(tmp_path, name, content):
+    (tmp_path / "train.py").write_text("print(1)")
+    (tmp_path / ".env.example").write_text("A=")
+    require_no_secrets(read_source(tmp_path, "train.py"))
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(content)
+    with pytest.raises(UsageRefused, match=re.escape(Path(name).name)):
+        require_no_secrets(read_source(tmp_path, "train.py"))
