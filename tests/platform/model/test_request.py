@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stoker.platform.model.faults import ApiFault
+from stoker.platform.model.instances import describe_choice
 from stoker.platform.model.request import FileSystem, SyncedFolder, read_request
 from tests.platform.training_requests import make_channel, make_request
 
@@ -209,3 +210,29 @@ def test_more_hosts_than_one_machine_can_hold_exceed_the_limit():
         read_request(make_request(ResourceConfig=many))
     assert caught.value.code == "ResourceLimitExceeded"
     assert "is 20 Instances" in caught.value.message
+
+
+PREFERRED = {"VolumeSizeInGB": 1, "InstancePreferences": [{"InstanceType": "ml.g5.xlarge"}]}
+
+
+def test_the_first_of_the_preferred_instance_types_is_taken():
+    preferences = [{"InstanceType": "ml.g5.xlarge"}, {"InstanceType": "ml.g4dn.xlarge"}]
+    resources = {**PREFERRED, "InstanceCount": 2, "InstancePreferences": preferences}
+    request = read_request(make_request(ResourceConfig=resources))
+    (group,) = request.groups
+    assert (group.instance_type, group.hosts) == ("ml.g5.xlarge", ("algo-1", "algo-2"))
+    chosen = {"SelectedInstanceType": "ml.g5.xlarge", "SelectedInstanceCount": 2}
+    assert describe_choice(resources) == chosen
+
+
+@pytest.mark.parametrize(
+    ("resources", "text"),
+    [
+        ({**PREFERRED, "InstanceType": "ml.m5.large", "InstanceCount": 1}, "together with Inst"),
+        (PREFERRED, "InstanceCount must be in all"),
+        ({**PREFERRED, "InstanceCount": 1, "SelectedInstanceCount": 1}, "is returned by"),
+    ],
+)
+def test_preferences_follow_the_rules_of_the_service(resources, text):
+    with pytest.raises(ApiFault, match=text):
+        read_request(make_request(ResourceConfig=resources))

@@ -79,6 +79,9 @@ class Api:
         model = session.get_service_model("sagemaker")
         known = model.operation_model("CreateTrainingJob").input_shape.members
         request = {name: value for name, value in description.items() if name in known}
+        # Of InstancePreferences, the answer has which one was taken; a request must not.
+        resources = {k: v for k, v in request["ResourceConfig"].items() if "Selected" not in k}
+        request["ResourceConfig"] = resources
         answer = self.call("sagemaker", "ListTags", ResourceArn=description["TrainingJobArn"])
         return {**request, **({"Tags": answer["Tags"]} if answer.get("Tags") else {})}
 

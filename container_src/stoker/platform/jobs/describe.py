@@ -14,6 +14,7 @@ from stoker.platform.jobs.state import JobRecord, Transition
 from stoker.platform.jobs.store import JobQuery, Store
 from stoker.platform.jobs.warm_pool_states import describe_pool
 from stoker.platform.model.faults import validation
+from stoker.platform.model.instances import describe_choice
 from stoker.platform.model.request import (
     DEFAULT_RUNTIME_SECONDS,
     DEFAULT_VOLUME_GB,
@@ -77,6 +78,7 @@ def _echo(request: Mapping[str, Any]) -> dict[str, Any]:
     filled: dict[str, Any] = {**_SWITCHES, **echoed}
     for key, defaults in _DEFAULTS.items():
         filled[key] = {**defaults, **echoed.get(key, {})}
+    filled["ResourceConfig"].update(describe_choice(filled["ResourceConfig"]))
     for key, defaults in _LIST_DEFAULTS.items():
         if key in echoed:
             filled[key] = [{**defaults, **item} for item in echoed[key]]

@@ -10,9 +10,9 @@ from posixpath import normpath
 from typing import Any, Literal
 from urllib.parse import unquote_to_bytes
 
+from stoker.platform.model.instances import choose_groups
 from stoker.platform.model.request_rules import require_rules
 
-DEFAULT_GROUP = "homogeneousCluster"
 DEFAULT_VOLUME_GB = 30
 DEFAULT_RUNTIME_SECONDS = 86_400
 
@@ -227,15 +227,8 @@ def parse_request(raw: Mapping[str, Any]) -> TrainingRequest:
 
 
 def _groups(resources: Mapping[str, Any]) -> tuple[HostGroup, ...]:
-    asked = resources.get("InstanceGroups") or [
-        {
-            "InstanceGroupName": DEFAULT_GROUP,
-            "InstanceType": resources["InstanceType"],
-            "InstanceCount": resources["InstanceCount"],
-        }
-    ]
     groups, last = [], 0
-    for group in asked:
+    for group in choose_groups(resources):
         numbers = range(last + 1, last + 1 + group["InstanceCount"])
         last = numbers.stop - 1
         groups.append(

@@ -13,6 +13,7 @@ from typing import Any
 
 from stoker.contract.paths import ROOT_VARIABLE
 from stoker.platform.model import faults
+from stoker.platform.model.instances import choose_groups, find_preference_mistakes
 
 MOST_HOSTS = 20
 _MOST_RUNTIME_SECONDS = 28 * 86_400
@@ -52,7 +53,7 @@ def find_mistakes(raw: Mapping[str, Any]) -> list[str]:
 
 
 def _require_few_hosts(resources: Mapping[str, Any]) -> None:
-    groups = resources.get("InstanceGroups") or [resources]
+    groups = choose_groups(resources)
     hosts = sum(group["InstanceCount"] for group in groups)
     if hosts > MOST_HOSTS:
         raise faults.limit_exceeded(
@@ -98,21 +99,34 @@ def _resources(raw: Mapping[str, Any]) -> Iterator[str]:
     if resources is None:
         yield "ResourceConfig is required."
         return
+    for name in ("SelectedInstanceType", "SelectedInstanceCount"):
+        if name in resources:
+            yield f"{name} is returned by DescribeTrainingJob only."
+    if "InstancePreferences" in resources:
+        yield from find_preference_mistakes(raw)
+    else:
+        yield from _instances(resources)
+    if resources.get("VolumeSizeInGB", 1) < 1:
+        yield "VolumeSizeInGB must be at least 1."
+    if resources.get("KeepAlivePeriodInSeconds") and raw.get("EnableManagedSpotTraining"):
+        yield "KeepAlivePeriodInSeconds is not supported with EnableManagedSpotTraining."
+
+
+def _instances(resources: Mapping[str, Any]) -> Iterator[str]:
     groups = resources.get("InstanceGroups")
     alone = [key for key in ("InstanceType", "InstanceCount") if key in resources]
     if groups and alone:
         yield f"InstanceGroups can't be specified together with {' and '.join(alone)}."
     if not groups and len(alone) < 2:
-        yield "ResourceConfig must have InstanceType and InstanceCount, or InstanceGroups."
+        yield (
+            "ResourceConfig must have InstanceType and InstanceCount, InstanceGroups or"
+            " InstancePreferences."
+        )
     for name in _repeated([group["InstanceGroupName"] for group in groups or ()]):
         yield f"InstanceGroups must have unique names, but '{name}' is repeated."
     for group in groups or [resources]:
         if group.get("InstanceCount", 1) < 1:
             yield "InstanceCount must be at least 1."
-    if resources.get("VolumeSizeInGB", 1) < 1:
-        yield "VolumeSizeInGB must be at least 1."
-    if resources.get("KeepAlivePeriodInSeconds") and raw.get("EnableManagedSpotTraining"):
-        yield "KeepAlivePeriodInSeconds is not supported with EnableManagedSpotTraining."
 
 
 def _stopping(raw: Mapping[str, Any]) -> Iterator[str]:
