@@ -29,6 +29,7 @@ _VERBS = {
     "stop": "stop a job",
     "attach": "watch a job that runs already",
     "status": "all jobs, or one of them",
+    "runs": "look at, compare, export and import tracked runs",
     "tensorboard": "show the curves and profiler traces of a job, live",
     "metric-definitions": "regexes for the metrics that a script logs",
     "rules": "list and explain rules, evaluate saved tensors",

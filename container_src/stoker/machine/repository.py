@@ -71,7 +71,7 @@ def read_revision(repository: Path) -> Revision:
         return Revision(commit=f"v{__version__}", dirty=False)
     git = ["git", "-C", str(repository)]
     head = ask([*git, "rev-parse", "--verify", "HEAD"])
-    status = ask([*git, "status", "--porcelain"])
+    status = ask([*git, "status", "--porcelain", "--", "."])
     return Revision(
         commit=head.tail if head.code == 0 else "",
         dirty=status.code != 0 or bool(status.tail),

@@ -18,7 +18,7 @@ from stoker.metrics.sinks import LocalFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from stoker.contract.job import Job
 
@@ -58,11 +58,17 @@ def read_metrics(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, 
         OSError: there is no such file.
     """
     with open(path, encoding="utf-8") as file:
-        for line in file:
-            try:
-                entry = json.loads(line)
-                metrics = {name: float(value) for name, value in entry["metrics"].items()}
-                step = int(entry["step"])
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue
+        for _, step, metrics in parse_lines(file):
             yield step, metrics
+
+
+def parse_lines(lines: Iterable[str]) -> Iterator[tuple[float, int, dict[str, float]]]:
+    """Wall time, step and metrics of each line; others, such as one that is cut, are left out."""
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            metrics = {name: float(value) for name, value in entry["metrics"].items()}
+            at, step = float(entry.get("time", 0.0)), int(entry["step"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+        yield at, step, metrics

@@ -156,7 +156,7 @@ def find_run(
         TrackingRefused: the server does not take it.
         OSError: it cannot be reached.
     """
-    id_ = _find_experiment(server, experiment) if experiment else "0"
+    id_ = find_experiment(server, experiment) if experiment else "0"
     if job:
         text = job.replace("'", "")
         asked = {"experiment_ids": [id_], "filter": f"tags.`stoker.job` = '{text}'"}
@@ -174,12 +174,16 @@ def find_run(
     return run_id
 
 
-def end_run(server: TrackingServer, run_id: str, status: str) -> None:
-    """Says how a run ended. Raises as `find_run`."""
-    server.call("runs/update", {"run_id": run_id, "status": status, "end_time": _now_ms()})
+def end_run(
+    server: TrackingServer, run_id: str, status: str, *, ended: float | None = None
+) -> None:
+    """Says how a run ended, now or at a time. Raises as `find_run`."""
+    end_ms = _now_ms() if ended is None else round(ended * 1000)
+    server.call("runs/update", {"run_id": run_id, "status": status, "end_time": end_ms})
 
 
-def _find_experiment(server: TrackingServer, name: str) -> str:
+def find_experiment(server: TrackingServer, name: str) -> str:
+    """The id of an experiment, which is made if there is none. Raises as `find_run`."""
     try:
         return _read_experiment(server, name)
     except TrackingRefused as refused:
