@@ -119,7 +119,7 @@ def _instances(resources: Mapping[str, Any]) -> Iterator[str]:
         yield f"InstanceGroups can't be specified together with {' and '.join(alone)}."
     if not groups and len(alone) < 2:
         yield (
-            "ResourceConfig must have InstanceType and InstanceCount, InstanceGroups or"
+            "ResourceConfig must have InstanceType and InstanceCount, or InstanceGroups, or"
             " InstancePreferences."
         )
     for name in _repeated([group["InstanceGroupName"] for group in groups or ()]):
