@@ -1,7 +1,7 @@
 """Imports point down only (CONTRIBUTING, "Layers"), also those inside functions.
 
 cli  notebook                                                          compose the host side
-conformance  cloud  platform (model < s3 < data, engines < jobs < tuning < tracking < api < server)
+conformance  cloud  platform (model < s3 < data, engines < jobs < tuning < tracking < api)
 machine                                                                no torch on the host side
 runtime   worker                                                       compose the container side
 checkpoints  metrics  debugging  profiling  tuning  tracking           never import each other
@@ -55,8 +55,11 @@ PLATFORM_MAY_IMPORT = {
     "jobs": {"model", "s3", "data", "engines"},
     "tuning": {"model", "s3", "data", "engines", "jobs"},
     "tracking": {"model", "s3", "data", "engines", "jobs", "tuning"},
-    "api": {"model", "s3", "data", "engines", "jobs", "tuning", "tracking"},
-    "platform": {"model", "s3", "data", "engines", "jobs", "tuning", "tracking", "api"},
+    "processing": {"model", "s3", "data", "engines", "jobs"},
+    "api": {"model", "s3", "data", "engines", "jobs", "tuning", "tracking", "processing"},
+    "platform": {
+        *("model", "s3", "data", "engines", "jobs", "tuning", "tracking", "processing", "api")
+    },
 }
 # `notebook` reuses the client of the command line, and nothing else of it.
 CLI_PARTS_OF_NOTEBOOKS = "stoker.cli.client"

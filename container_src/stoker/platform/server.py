@@ -47,7 +47,7 @@ from stoker.platform.model.root import (
     write_server_info,
 )
 from stoker.platform.s3.process import LOOPBACK, S3Server
-from stoker.platform.tracking.job_sources import read_training_jobs, read_tuning_jobs
+from stoker.platform.tracking.job_sources import list_sources
 from stoker.platform.tracking.job_variables import make_variables
 from stoker.platform.tracking.tracking import Tracking
 from stoker.platform.tuning.store import TuningStore
@@ -146,8 +146,7 @@ def _running_parts(
         ending.callback(engine.close)
         tuning_store = TuningStore(root.database)
         ending.callback(tuning_store.close)
-        sources = (read_tuning_jobs(tuning_store), read_training_jobs(context, store))
-        tracking = Tracking(context, sources)
+        tracking = Tracking(context, list_sources(context, store, tuning_store))
         ending.callback(tracking.close)
         endpoint = f"http://{engine.s3_host()}:{api_port}"
         variables = partial(make_variables, tracking.recorder, credentials, endpoint)

@@ -22,10 +22,14 @@ from stoker.platform.data.log_streams import (
     size_of,
 )
 from stoker.platform.model import faults
+from stoker.platform.model.processing_request import PREFIX
 from stoker.platform.model.root import ACCOUNT, REGION
 
 GROUP = "/aws/sagemaker/TrainingJobs"
-_GROUP_ARN = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{GROUP}"
+_PREFIXES = {GROUP: "", "/aws/sagemaker/ProcessingJobs": PREFIX}
+"""Group → what the names of its jobs begin with on this machine."""
+
+_GROUP_ARN = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:"
 _MOST_EVENTS = 10_000
 _MOST_BYTES = 1024 * 1024
 _MOST_STREAMS = 50
@@ -56,29 +60,38 @@ class LogOperations:
         self._streams = streams
 
     def describe_groups(self, params: Params) -> Answer:
-        part = params.get("logGroupNamePattern", "")
-        if not GROUP.startswith(params.get("logGroupNamePrefix", "")) or part not in GROUP:
-            return {"logGroups": []}
-        group = {"logGroupName": GROUP, "arn": f"{_GROUP_ARN}:*", "logGroupArn": _GROUP_ARN}
-        return {"logGroups": [{**group, "creationTime": 0, "storedBytes": 0}]}
+        prefix, part = params.get("logGroupNamePrefix", ""), params.get("logGroupNamePattern", "")
+        names = [each for each in sorted(_PREFIXES) if each.startswith(prefix) and part in each]
+        return {
+            "logGroups": [
+                {
+                    "logGroupName": name,
+                    "arn": f"{_GROUP_ARN}{name}:*",
+                    "logGroupArn": f"{_GROUP_ARN}{name}",
+                    "creationTime": 0,
+                    "storedBytes": 0,
+                }
+                for name in names
+            ]
+        }
 
     def describe_streams(self, params: Params) -> Answer:
-        _require_group(params)
-        streams = self._with_prefix(params.get("logStreamNamePrefix", ""))
+        group = _find_group(params)
+        streams = self._with_prefix(params.get("logStreamNamePrefix", ""), group)
         if params.get("orderBy") == "LastEventTime":
             streams.sort(key=lambda stream: stream.file.stat().st_mtime)
         if params.get("descending", False):
             streams.reverse()
         start = _number(params.get("nextToken"), "")
         stop = start + params.get("limit", _MOST_STREAMS)
-        answer: Answer = {"logStreams": [_described(stream) for stream in streams[start:stop]]}
+        shown = [_described(stream, group) for stream in streams[start:stop]]
+        answer: Answer = {"logStreams": shown}
         if stop < len(streams):
             answer["nextToken"] = str(stop)
         return answer
 
     def get_events(self, params: Params) -> Answer:
-        _require_group(params)
-        stream = self._require_stream(params["logStreamName"])
+        stream = self._require_stream(params["logStreamName"], _find_group(params))
         limit = params.get("limit", _MOST_EVENTS)
         start, end = _window(stream, params)
         place, backward = _place(params, start, end)
@@ -99,11 +112,11 @@ class LogOperations:
         }
 
     def filter_events(self, params: Params) -> Answer:
-        _require_group(params)
+        group = _find_group(params)
         matches = make_matcher(params.get("filterPattern", ""))
         places = _read_places(params.get("nextToken"))
         sources = []
-        for stream in self._chosen(params):
+        for stream in self._chosen(params, group):
             start, end = _window(stream, params)
             start = max(start, places.get(stream.name, 0))
             sources.append(_named(stream, _until(read_events(stream, start), end)))
@@ -118,33 +131,40 @@ class LogOperations:
                 size += len(event.text)
         return {"events": found, "searchedLogStreams": []}
 
-    def _chosen(self, params: Params) -> list[Stream]:
+    def _chosen(self, params: Params, group: str) -> list[Stream]:
         names = params.get("logStreamNames")
         if names is None:
-            return self._with_prefix(params.get("logStreamNamePrefix", ""))
+            return self._with_prefix(params.get("logStreamNamePrefix", ""), group)
         if "logStreamNamePrefix" in params:
             raise faults.log_parameter(
                 "logStreamNames and logStreamNamePrefix can't be used together."
             )
-        return [self._require_stream(name) for name in names]
+        return [self._require_stream(name, group) for name in names]
 
-    def _with_prefix(self, prefix: str) -> list[Stream]:
-        job, slash, _ = prefix.partition("/")
-        jobs = [job] if slash else [j for j in self._streams.jobs() if j.startswith(prefix)]
+    def _with_prefix(self, prefix: str, group: str) -> list[Stream]:
+        job, slash, _ = f"{_PREFIXES[group]}{prefix}".partition("/")
+        every_job = [name for name in self._streams.jobs() if _is_in(name, group)]
+        jobs = [job] if slash else [name for name in every_job if name.startswith(job)]
         every = chain.from_iterable(self._streams.streams(job) for job in jobs)
         return [stream for stream in every if stream.name.startswith(prefix)]
 
-    def _require_stream(self, name: str) -> Stream:
-        for stream in self._streams.streams(name.partition("/")[0]):
+    def _require_stream(self, name: str, group: str) -> Stream:
+        for stream in self._streams.streams(f"{_PREFIXES[group]}{name.partition('/')[0]}"):
             if stream.name == name:
                 return stream
         raise faults.log_not_found("The specified log stream does not exist.")
 
 
-def _require_group(params: Params) -> None:
-    group = params.get("logGroupName") or params.get("logGroupIdentifier")
-    if group not in (GROUP, _GROUP_ARN):
+def _find_group(params: Params) -> str:
+    named = params.get("logGroupName") or params.get("logGroupIdentifier") or ""
+    group: str = named.removeprefix(_GROUP_ARN)
+    if group not in _PREFIXES:
         raise faults.log_not_found("The specified log group does not exist.")
+    return group
+
+
+def _is_in(job: str, group: str) -> bool:
+    return job.startswith(PREFIX) == bool(_PREFIXES[group])
 
 
 def _window(stream: Stream, params: Params) -> tuple[int, int]:
@@ -187,11 +207,11 @@ def _named(stream: Stream, events: Iterable[Event]) -> Iterator[tuple[str, Event
     return ((stream.name, event) for event in events)
 
 
-def _described(stream: Stream) -> Answer:
+def _described(stream: Stream, group: str) -> Answer:
     described: Answer = {
         "logStreamName": stream.name,
         "creationTime": stream.created_ms,
-        "arn": f"{_GROUP_ARN}:log-stream:{stream.name}",
+        "arn": f"{_GROUP_ARN}{group}:log-stream:{stream.name}",
         "storedBytes": 0,
     }
     end = size_of(stream)

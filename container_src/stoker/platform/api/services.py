@@ -10,6 +10,7 @@ from stoker.platform.api.job_documents import make_job_documents
 from stoker.platform.api.json_protocol import JsonProtocol
 from stoker.platform.api.logs import make_logs
 from stoker.platform.api.mlflow_protocol import MlflowProtocol
+from stoker.platform.api.processing_jobs import ProcessingJobs
 from stoker.platform.api.rest_json_protocol import RestJsonProtocol
 from stoker.platform.api.service import Service
 from stoker.platform.api.tags import Tags
@@ -38,6 +39,9 @@ def make_services(
     training_jobs = TrainingJobs(
         context, store, supervisor, make_notes=tracking.describe_experiment_config
     )
+    processing_jobs = ProcessingJobs(
+        context, store, supervisor, make_notes=tracking.describe_experiment_config
+    )
     sagemaker = Service(
         name="sagemaker",
         protocol=JsonProtocol(target_prefix="SageMaker"),
@@ -47,6 +51,7 @@ def make_services(
                 **(found := training_jobs.operations()["DescribeTrainingJob"](params)),
                 **tracking.describe_mlflow(found),
             },
+            **processing_jobs.operations(),
             **TuningJobs(tuning_store, tuning, descriptions).operations(),
             **tracking.operations(make_job_documents(store, tuning_store, descriptions)),
             **tracking.tag_operations(Tags(store, tuning_store).operations()),

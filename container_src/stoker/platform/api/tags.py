@@ -1,4 +1,4 @@
-"""The tags of training jobs and tuning jobs."""
+"""The tags of training, processing and tuning jobs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from stoker.platform.jobs.describe import make_arn as make_training_arn
 from stoker.platform.jobs.store import Store
 from stoker.platform.jobs.submission import read_tags
 from stoker.platform.model.faults import limit_exceeded, resource_not_found
+from stoker.platform.model.processing_request import make_key, make_processing_arn
 from stoker.platform.tuning.describe import make_arn as make_tuning_arn
 from stoker.platform.tuning.store import TuningStore
 
@@ -57,7 +58,11 @@ class Tags:
         """How the tags of a resource are changed."""
         prefix, _, name = arn.lower().rpartition("/")
         job = self._store.find_lower(name)
-        if job is not None and make_training_arn(name).startswith(prefix):
+        if job is None or not make_training_arn(name).startswith(prefix):
+            job = self._store.find_lower(make_key(name))
+            if job is not None and not make_processing_arn(name).startswith(prefix):
+                job = None
+        if job is not None:
             found = job.name
             return lambda change: (
                 self._store.change(found, lambda r: replace(r, tags=change(r.tags))).tags

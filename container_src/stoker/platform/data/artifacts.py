@@ -15,9 +15,11 @@ from typing import Protocol
 from isal import igzip_threaded
 
 from stoker.bus.progress import SHOWN_SECONDS, Progress, show_nothing
+from stoker.contract.paths import OPT_ML
 from stoker.platform.data.confined import Entry, FileWindow, Parts, open_file, read_link, walk
 from stoker.platform.data.failures import reading
 from stoker.platform.data.storage import CountedReads, S3Uri, Storage, parse_uri
+from stoker.platform.model.processing_request import ProcessingRequest
 from stoker.platform.model.request import TrainingRequest
 
 
@@ -63,7 +65,7 @@ def pack_and_upload(
     output_uri = None
     with reading("what the job has left", work_dir):
         if request.compression == "NONE":
-            model_uri = _upload_tree(model, place.join("model"), storage, show)
+            model_uri = _upload_tree(model, place.join("model"), storage, show, "model")
         else:
             archive = work_dir / "model.tar.gz"
             model_uri = _upload_archive(model, place, storage, archive, show)
@@ -75,6 +77,38 @@ def pack_and_upload(
         output_uri=output_uri,
         skipped=(*model.skipped, *output.skipped),
     )
+
+
+def upload_outputs(
+    request: ProcessingRequest,
+    hosts_dirs: Mapping[str, Path],
+    storage: Storage,
+    *,
+    show: Callable[[str], object] = show_nothing,
+) -> tuple[str, ...]:
+    """Upload the outputs of a processing job that were not uploaded while it ran.
+
+    Returns:
+        What was left out, each with its reason.
+
+    Raises:
+        UploadFailed: a file cannot be read, or S3 does not take it.
+    """
+    skipped: list[str] = []
+    for output in request.outputs:
+        if output.is_continuous:
+            continue
+        parts = tuple(output.local_path.removeprefix(f"{OPT_ML}/").split("/"))
+        folder = Merged(hosts_dirs, parts)
+        if folder.is_empty():
+            skipped.append(
+                f"output {output.name!r} is empty: nothing is below {output.local_path}; "
+                "fix: write the results there"
+            )
+        with reading(output.local_path, next(iter(hosts_dirs.values()))):
+            _upload_tree(folder, parse_uri(output.uri), storage, show, output.name)
+        skipped += folder.skipped
+    return tuple(skipped)
 
 
 def _upload_archive(
@@ -97,9 +131,9 @@ def _make_progress(what: str, total_bytes: int, show: Callable[[str], object]) -
 
 
 def _upload_tree(
-    folder: Merged, uri: S3Uri, storage: Storage, show: Callable[[str], object]
+    folder: Merged, uri: S3Uri, storage: Storage, show: Callable[[str], object], name: str
 ) -> str:
-    progress = _make_progress("upload of model", folder.size_bytes(), show)
+    progress = _make_progress(f"upload of {name}", folder.size_bytes(), show)
     for host_dir, entry in folder:
         if entry.is_folder:
             continue

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stoker.bus.progress import SHOWN_SECONDS, Progress, show_nothing
+from stoker.contract.paths import OPT_ML
 from stoker.machine.units import show_size
 from stoker.platform.data.confined import (
     Parts,
@@ -33,10 +34,11 @@ from stoker.platform.data.objects import ChannelObject, list_objects, run_all
 from stoker.platform.data.storage import Storage
 from stoker.platform.data.sync import read_journal, write_journal
 from stoker.platform.model.mount import Mount
+from stoker.platform.model.processing_request import ProcessingRequest
 from stoker.platform.model.request import ChannelSource, FileSystem, TrainingRequest
 
 DATA: Parts = ("input", "data")
-_TARGET = "/opt/ml/input/data"
+_TARGET = f"{OPT_ML}/input/data"
 _FILE_SYSTEMS = "file-systems"
 SMALL_BYTES = 8 << 20
 _SMALL_FILES = 100
@@ -65,12 +67,12 @@ class _Place:
 
     @property
     def target(self) -> str:
-        return f"{_TARGET}/{self.channel.name}"
+        return self.channel.local_path or f"{_TARGET}/{self.channel.name}"
 
     @property
     def parts(self) -> Parts:
         """Its copy, below the host's folder."""
-        return (*DATA, self.channel.name)
+        return tuple(self.target.removeprefix(f"{OPT_ML}/").split("/"))
 
     @property
     def layer_parts(self) -> Parts:
@@ -160,7 +162,9 @@ def prepare_channels(
         place = _Place(
             channel=channel,
             host_dir=host_dir,
-            refused=layers_refused or _find_separators(host_dir),
+            refused=layers_refused
+            or _find_separators(host_dir)
+            or _find_inner_folder(request, channel),
             say=say,
             show=show,
             cancelled=cancelled,
@@ -207,6 +211,12 @@ def _find_separators(path: Path) -> str:
     """Why a path cannot be one of overlayfs's options; empty if it can."""
     found = sorted(_SEPARATORS & set(str(path)))
     return f"its path on this machine has {' '.join(found)}" if found else ""
+
+
+def _find_inner_folder(request: TrainingRequest, channel: ChannelSource) -> str:
+    """Why an input cannot be a mount: it would hide what is copied or written into it."""
+    has_one = isinstance(request, ProcessingRequest) and request.has_inside(channel)
+    return "another folder of the job is in it" if has_one else ""
 
 
 def _name_plainly(folder: Path, place: _Place) -> Path:
@@ -299,7 +309,7 @@ def _link(file: Path, base: Path, parts: Parts) -> bool:
 
 
 def _write_manifest(place: _Place, names: Sequence[Parts]) -> None:
-    if place.channel.mode != "File":
+    if place.channel.mode != "File" or place.channel.local_path:
         return
     # Seen on the service; its form is published nowhere: the paths that were downloaded.
     lines = b"".join(os.fsencode("/".join(parts)) + b"\n" for parts in names)

@@ -11,9 +11,11 @@ from typing import Any
 from stoker.platform.data.channels import list_hosts
 from stoker.platform.data.confined import Parts, write_file
 from stoker.platform.data.failures import storing
+from stoker.platform.model.processing_request import ProcessingRequest, make_processing_arn
 from stoker.platform.model.request import ChannelSource, DebugHook, TrainingRequest
 
 CONFIG: Parts = ("input", "config")
+PROCESSING_CONFIG: Parts = ("config",)
 _PROFILER_INTERVAL_MILLISECONDS = 500
 
 
@@ -31,8 +33,11 @@ def write_config_files(
     Raises:
         DownloadFailed: the disk is full or cannot be written.
     """
-    for name, content in make_config_files(request, host, addresses=addresses).items():
-        with storing(name, host_dir), write_file(host_dir, (*CONFIG, name)) as file:
+    folder, files = CONFIG, make_config_files(request, host, addresses=addresses)
+    if isinstance(request, ProcessingRequest):
+        folder, files = PROCESSING_CONFIG, _make_processing_files(request, host, addresses)
+    for name, content in files.items():
+        with storing(name, host_dir), write_file(host_dir, (*folder, name)) as file:
             file.write(json.dumps(content).encode())
 
 
@@ -63,6 +68,16 @@ def make_config_files(
             {"Name": name, "Regex": regex} for name, regex in request.metric_definitions
         ]
     return files
+
+
+def _make_processing_files(
+    request: ProcessingRequest, host: str, addresses: Mapping[str, str]
+) -> dict[str, Any]:
+    arn = make_processing_arn(request.job_name)
+    return {
+        "processingjobconfig.json": {"ProcessingJobArn": arn, **request.raw},
+        "resourceconfig.json": _resources(request, host, addresses),
+    }
 
 
 def _channel(channel: ChannelSource) -> dict[str, str]:

@@ -16,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from stoker.platform.model.processing_request import PREFIX
 from stoker.platform.model.root import Root
 
-_JOB = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+_JOB = re.compile(rf"({re.escape(PREFIX)})?[a-zA-Z0-9](-*[a-zA-Z0-9]){{0,62}}")
 _STREAM = re.compile(r"(?P<host>[a-z0-9]+-\d+)-(?P<epoch>\d+)")
 
 
@@ -184,7 +185,7 @@ def _stream(job: str, file: Path) -> Stream:
     if named is None:
         raise ValueError(f"not a log stream: {file}")
     epoch_ms = int(named["epoch"]) * 1000
-    return Stream(f"{job}/{file.stem}", named["host"], epoch_ms, file)
+    return Stream(f"{job.removeprefix(PREFIX)}/{file.stem}", named["host"], epoch_ms, file)
 
 
 def to_text(raw: bytes) -> str:

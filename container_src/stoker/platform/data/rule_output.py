@@ -34,6 +34,8 @@ def upload_findings(
     Raises:
         UploadFailed: S3 does not take it.
     """
+    if not request.output_uri:  # a processing job has none
+        return
     findings = sort_findings(read_start(leader_dir, _FINDINGS, _MOST_BYTES).splitlines())
     suffix = "" if attempt == 1 else f"-{attempt}"
     for rule in request.debug_rules:

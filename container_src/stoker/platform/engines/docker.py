@@ -183,13 +183,13 @@ class DockerEngine:
                 self._shaken.add(name)
             self._stop_waiting(name)
 
-    def signal(self, name: str, number: int) -> None:
+    def signal(self, name: str, number: int) -> bool:
         """To the container's first process; if that is killed, the kernel ends the others."""
-        if number == signal.SIGTERM:
-            self._await_listener(self._container(name))
+        heeded = number != signal.SIGTERM or self._await_listener(self._container(name))
         answer = self._cli.ask("kill", "--signal", str(number), self._container(name))
         if answer.code != 0 and not _is_no_more(answer):
             raise EngineFailed(f"{name} cannot be signalled: {answer.tail}", fix="try again")
+        return heeded
 
     def read_log(self, name: str, start_byte: int) -> Iterator[bytes]:
         """Follows; then reads once more, as engine 20.10 may keep back the last of it."""
@@ -338,19 +338,20 @@ class DockerEngine:
             )
         return Exit(code=state["ExitCode"], oom_killed=state["OOMKilled"], error=state["Error"])
 
-    def _await_listener(self, container: str) -> None:
-        """Until a container that has just started listens for SIGTERM."""
+    def _await_listener(self, container: str) -> bool:
+        """Until a container that has just started listens for SIGTERM; False if it does not."""
         while (state := self._try_state(container)) and state["Running"]:
             began = max(_timestamp(state["StartedAt"]), self._taken_at.get(container, 0.0))
-            if time.time() - began > LISTEN_SECONDS:
-                return
             # Asked of the engine: it may run on another machine.
             answer = self._cli.try_to_ask("top", container, "-eo", TOP_FORMAT)
             if answer is None or answer.code != 0:  # an engine whose `ps` cannot tell
-                return
+                return True
             if heeds(answer.tail, state["Pid"], signal.SIGTERM):
-                return
+                return True
+            if time.time() - began > LISTEN_SECONDS:
+                return False
             time.sleep(_LISTEN_LOOK_SECONDS)
+        return True
 
     def _state(self, container: str) -> Mapping[str, Any]:
         while (state := self._try_state(container)) is None:

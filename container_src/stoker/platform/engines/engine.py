@@ -72,7 +72,9 @@ class Launch:
     entrypoint: tuple[str, ...] | None = None
     """ContainerEntrypoint; None leaves the image's own."""
     arguments: tuple[str, ...] = ()
-    """ContainerArguments; none and no entrypoint means `train`."""
+    """ContainerArguments."""
+    is_training: bool = True
+    """Then neither arguments nor an entrypoint means `train`; else the image's own command."""
     environment: Mapping[str, str]
     mounts: tuple[Mount, ...] = ()
     host_dir: Path
@@ -88,8 +90,9 @@ class Launch:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What follows the image's name; `train` where the request says nothing."""
-        return self.arguments or (() if self.entrypoint else ("train",))
+        """What follows the image's name."""
+        is_default = self.is_training and not self.entrypoint
+        return self.arguments or (("train",) if is_default else ())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,10 +184,14 @@ class Engine(Protocol):
             EngineLost: the run is gone, or the engine has not answered for too long.
         """
 
-    def signal(self, name: str, number: int) -> None:
+    def signal(self, name: str, number: int) -> bool:
         """Signals a run's first process; SIGKILL ends all of them. An ended run is not an error.
 
         SIGTERM waits until that process listens, or has had LISTEN_SECONDS to begin with it.
+
+        Returns:
+            False if it has no effect: the kernel keeps it from a container's first process that
+            has no handler.
         """
 
     def read_log(self, name: str, start_byte: int) -> Iterator[bytes]:

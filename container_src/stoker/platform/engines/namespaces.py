@@ -45,7 +45,8 @@ def mount_all(mounts: Iterable[Sequence[str]]) -> None:
     """Mounts folders for this process and its children alone.
 
     Args:
-        mounts: [kind, source, target]: an `overlay` with its options, or a `bind`: read-only.
+        mounts: [kind, source, target]: an `overlay` with its options, a `bind`, or a
+            `read-only` one.
 
     Raises:
         OSError: this machine does not allow it.
@@ -55,8 +56,9 @@ def mount_all(mounts: Iterable[Sequence[str]]) -> None:
     for kind, source, target in mounts:
         if kind == "overlay":
             _mount_overlay(source, target)
-        else:
-            _mount(source, target, _MS_BIND | _MS_REC)
+            continue
+        _mount(source, target, _MS_BIND | _MS_REC)
+        if kind == "read-only":
             # In a user namespace, what the machine's own mount forbids must stay forbidden.
             kept = os.statvfs(source).f_flag & _LOCKED
             _mount(source, target, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept)

@@ -38,6 +38,7 @@ from stoker.platform.engines.relocation import (
     make_plan,
     make_private_mounts,
     relocate_config_files,
+    show_opt_ml,
 )
 from stoker.platform.model.mount import Mount
 from stoker.platform.model.root import Root
@@ -141,15 +142,16 @@ class ProcessEngine:
             )
         return Exit(code=ended["code"], error=ended["error"])
 
-    def signal(self, name: str, number: int) -> None:
+    def signal(self, name: str, number: int) -> bool:
         """To the launcher, which passes it on; after SIGKILL the keeper ends all the others."""
         run = KeeperFolder(self._folder / name).read_identity("run")
         if run is None:
-            return
+            return True
         while number == signal.SIGTERM and not heeds(run.pid, number):
             if run.age_seconds() > LISTEN_SECONDS or run.ends_within(_LISTEN_LOOK_SECONDS):
                 break
         run.signal(number)
+        return True
 
     def read_log(self, name: str, start_byte: int) -> Iterator[bytes]:
         """Reads the log file until the keeper has ended."""
@@ -222,13 +224,16 @@ class ProcessEngine:
         relocate_config_files(launch.host_dir)
         folder.path.mkdir(parents=True, mode=0o700)
         folder.log.touch()
+        mounts = make_private_mounts(shielded, launch.host_dir)
+        if not launch.is_training and not self.layers_refused:
+            mounts += show_opt_ml(launch.host_dir, folder.path / "opt")
         folder.write_plan(
             make_plan(
                 launch,
                 base_environment=self._environment,
                 mark=str(folder.path),
                 gives_names=len(launch.peers) > 1 and not self._names_refused,
-                mounts=make_private_mounts(shielded, launch.host_dir),
+                mounts=mounts,
             )
         )
 

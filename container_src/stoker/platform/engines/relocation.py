@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ def relocate_all(texts: Mapping[str, str], root: Path) -> dict[str, str]:
 
 def relocate_config_files(root: Path) -> None:
     """Paths in the config files, such as that of the checkpoints, lead below the root, too."""
-    for file in Path(Paths(root=str(root)).config_dir).glob("*.json"):
+    folders = (Path(Paths(root=str(root)).config_dir), root / "config")
+    for file in chain.from_iterable(folder.glob("*.json") for folder in folders):
         before = json.loads(file.read_text())
         after = _relocated(before, root)
         if after != before:
@@ -65,10 +67,26 @@ def make_private_mounts(mounts: Sequence[Mount], root: Path) -> tuple[tuple[str,
     for mount in mounts:
         place = _find_place(mount, root)
         place.mkdir(parents=True, exist_ok=True)
-        kind = "overlay" if mount.layers else "bind"
+        kind = "overlay" if mount.layers else "read-only"
         source = make_overlay_options(mount) if mount.layers else str(mount.source.absolute())
         found.append((kind, source, str(place)))
     return tuple(found)
+
+
+def show_opt_ml(host_dir: Path, empty_dir: Path) -> tuple[tuple[str, str, str], ...]:
+    """Mounts that let a run find its folders by the paths of a container: /opt/ml itself.
+
+    For programs that Stoker's launcher does not start. The machine's own /opt is not
+    changed: the run sees it with one folder more.
+    """
+    place, above = Path(OPT_ML), Path(OPT_ML).parent
+    shown = ("bind", str(host_dir.absolute()), OPT_ML)
+    if place.is_dir():
+        return (shown,)
+    if not above.is_dir() or set(",:\\") & set(str(empty_dir)):
+        return ()
+    (empty_dir / place.name).mkdir(parents=True)
+    return (("overlay", f"lowerdir={empty_dir.absolute()}:{above}", str(above)), shown)
 
 
 def _find_place(mount: Mount, root: Path) -> Path:
@@ -164,6 +182,12 @@ def make_base_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def _make_argv(launch: Launch) -> tuple[str, ...]:
     entrypoint = launch.entrypoint or ()
     argv = tuple(relocate(part, launch.host_dir) for part in (*entrypoint, *launch.command))
+    if not argv:
+        raise EngineFailed(
+            "the request has neither ContainerEntrypoint nor ContainerArguments: without an image "
+            "there is no command",
+            fix="name one, or use the Docker engine (--engine docker)",
+        )
     if not entrypoint and argv[0] == "train":
         # As the image starts it: isolated, without site-packages.
         return (sys.executable, "-IS", _LAUNCHER, *argv[1:])

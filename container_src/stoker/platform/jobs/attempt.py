@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
-from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from stoker.bus.run_file import FILE_NAME, FOLDER, MOST_BYTES
@@ -19,10 +16,11 @@ from stoker.platform.data.channels import find_changed_channels
 from stoker.platform.data.confined import make_readable, read_start
 from stoker.platform.data.failures import UploadFailed
 from stoker.platform.data.rule_output import upload_findings
-from stoker.platform.engines.engine import Engine, Exit, Standby
+from stoker.platform.engines.engine import Standby
 from stoker.platform.jobs.changes import change_attempt
 from stoker.platform.jobs.context import JobContext, say_once
 from stoker.platform.jobs.control import Breakpoints, JobControl, ServerClosing, next_deadline
+from stoker.platform.jobs.host_watch import HostWatch
 from stoker.platform.jobs.hosts import (
     PipeChannels,
     make_launch,
@@ -37,9 +35,10 @@ from stoker.platform.jobs.spot import SpotSchedule
 from stoker.platform.jobs.state import Cause, HostExit, JobRecord
 from stoker.platform.jobs.warm_pools import CACHE_DIR, find_standby
 from stoker.platform.model.mount import Mount
-from stoker.platform.model.request import TrainingRequest, parse_request
+from stoker.platform.model.processing_request import ProcessingRequest, parse_job_request
+from stoker.platform.model.request import TrainingRequest
 
-_UPLOADED = ("checkpoints", "model", "output")
+_UPLOADED = ("checkpoints", "model", "output", "processing")
 """Folders of /opt/ml that are read once the job is over."""
 
 _RUN_FILE = ("output", "data", FOLDER, FILE_NAME)
@@ -216,7 +215,7 @@ class AttemptRun:
             record = self.control.read()
             if record.request != request:  # UpdateTrainingJob: a profile, or more rules
                 request = record.request
-                syncs.start(parse_request(request))
+                syncs.start(parse_job_request(request))
             cause = record.attempt.cause or self._cause(record, watch)
             if cause and record.attempt.signalled is None:
                 record = self._tell(record, cause, watch, rules)
@@ -248,7 +247,9 @@ class AttemptRun:
         stop = rules.read_stop()
         is_stopping = stop is not None and not stop.is_sent_by_platform and not unwarned
         spared = self.request.hosts[:1] if is_stopping else ()
-        watch.signal(signal.SIGKILL if unwarned else signal.SIGTERM, spared=spared)
+        heeded = watch.signal(signal.SIGKILL if unwarned else signal.SIGTERM, spared=spared)
+        if not heeded and isinstance(self.request, ProcessingRequest):
+            watch.kill_once()  # a script without a handler: nothing would happen until then
         record = self.control.change(lambda r, now: change_attempt(r, now, signalled=now))
         self.breakpoints.at(self.request.name, "stopping")
         return record
@@ -327,65 +328,3 @@ def _mounts(record: JobRecord, host: str) -> tuple[Mount, ...]:
         )
         for source, target, read_only, *layers in record.attempt.mounts.get(host, [])
     )
-
-
-_WAIT_SECONDS = 5.0
-
-
-class HostWatch:
-    """One thread per host waits for its end and wakes the job's life."""
-
-    def __init__(self, engine: Engine, control: JobControl, names: Mapping[str, str]) -> None:
-        """Begins to wait. Args: names: host → its run."""
-        self._engine = engine
-        self._control = control
-        self._names = names
-        self.exits: dict[str, HostExit] = {}
-        self.killed = False
-        self._losses: list[Exception] = []
-        # A host that ended while no server watched has ended: no deadline is held against it.
-        for host, name in self._names.items():
-            self._note(host, self._engine.wait(name, 0.0))
-        for host in self._names.keys() - self.exits.keys():
-            wait = partial(self._wait, host)
-            threading.Thread(target=wait, name=f"wait-{self._names[host]}", daemon=True).start()
-
-    def over(self) -> bool:
-        """Whether every host has ended."""
-        return len(self.exits) == len(self._names)
-
-    def raise_losses(self) -> None:
-        """Raises what kept a thread from waiting: the run is gone, or the server ends."""
-        if self._losses:
-            raise self._losses[0]
-
-    def signal(self, number: int, *, spared: Collection[str] = ()) -> None:
-        """To every host that has not ended, but for some; to all of them at once.
-
-        Ranks that receive it later than others fail, because their peers have left.
-        """
-        hosts = self._names.keys() - self.exits.keys() - set(spared)
-        names = [self._names[host] for host in hosts]
-        with ThreadPoolExecutor(max(1, len(names))) as pool:
-            list(pool.map(lambda name: self._engine.signal(name, number), names))
-
-    def kill_once(self) -> None:
-        """SIGKILL, unless they got it already."""
-        if not self.killed:
-            self.killed = True
-            self.signal(signal.SIGKILL)
-
-    def _wait(self, host: str) -> None:
-        try:
-            while host not in self.exits:
-                self._control.require_server()
-                self._note(host, self._engine.wait(self._names[host], _WAIT_SECONDS))
-        except Exception as error:  # whatever it is, it must end the attempt, not just a thread
-            self._losses.append(error)
-        self._control.wake.set()
-
-    def _note(self, host: str, exit_: Exit | None) -> None:
-        if exit_ is not None:
-            self.exits[host] = HostExit(
-                code=exit_.code, oom_killed=exit_.oom_killed, error=exit_.error
-            )

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from stoker.platform.jobs.rule_statuses import describe_rules
 from stoker.platform.jobs.state import JobRecord, Transition
-from stoker.platform.jobs.store import JobQuery, Store
+from stoker.platform.jobs.store import JobKind, JobQuery, Store
 from stoker.platform.jobs.warm_pool_states import describe_pool
 from stoker.platform.model.faults import validation
 from stoker.platform.model.instances import describe_choice
@@ -164,11 +164,21 @@ def list_jobs(store: Store, params: Mapping[str, Any]) -> dict[str, Any]:
     """One page. The token holds the place of the last job shown, so new jobs shift nothing."""
     if "TrainingPlanArnEquals" in params:  # there are none here
         return {"TrainingJobSummaries": []}
+    found, token = make_page(store, params)
+    answer: dict[str, Any] = {"TrainingJobSummaries": [summarise(record) for record in found]}
+    return {**answer, **token}
+
+
+def make_page(
+    store: Store, params: Mapping[str, Any], *, kind: JobKind = "training"
+) -> tuple[list[JobRecord], dict[str, str]]:
+    """The jobs that a list call asks for, and the member NextToken if there are more."""
     size = params.get("MaxResults", _PAGE)
     order = _ORDERS[params.get("SortBy", "CreationTime")]
     found = store.page(
         JobQuery(
             limit=size + 1,
+            kind=kind,
             order=order,
             descending=params.get("SortOrder", "Ascending") == "Descending",
             after=_read_token(params["NextToken"], order) if "NextToken" in params else None,
@@ -180,10 +190,9 @@ def list_jobs(store: Store, params: Mapping[str, Any]) -> dict[str, Any]:
         )
     )
     page = found[:size]
-    answer: dict[str, Any] = {"TrainingJobSummaries": [summarise(record) for record in page]}
-    if len(found) > size:
-        answer["NextToken"] = _make_token(_VALUES[order](page[-1]), page[-1].name)
-    return answer
+    if len(found) <= size:
+        return page, {}
+    return page, {"NextToken": _make_token(_VALUES[order](page[-1]), page[-1].name)}
 
 
 def _make_token(value: str | float, name: str) -> str:

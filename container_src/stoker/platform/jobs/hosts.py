@@ -17,7 +17,7 @@ from stoker.machine.failures import EngineLost
 from stoker.platform.data.channels import prepare_channels
 from stoker.platform.data.config_files import write_config_files
 from stoker.platform.data.pipes import Pipes
-from stoker.platform.engines.engine import Launch, Network, Standby
+from stoker.platform.engines.engine import Launch, Network, Standby, in_opt_ml
 from stoker.platform.jobs.context import JobContext, say_once
 from stoker.platform.jobs.describe import make_arn
 from stoker.platform.jobs.kept_folders import (
@@ -28,6 +28,7 @@ from stoker.platform.jobs.kept_folders import (
 )
 from stoker.platform.jobs.warm_pools import CACHE_DIR, make_cache_mount
 from stoker.platform.model.mount import Mount
+from stoker.platform.model.processing_request import ProcessingRequest
 from stoker.platform.model.request import TrainingRequest
 from stoker.platform.model.root import REGION
 
@@ -62,6 +63,7 @@ def make_launch(
         image=request.image,
         entrypoint=request.entrypoint,
         arguments=request.arguments or (),
+        is_training=not isinstance(request, ProcessingRequest),
         environment={
             **_platform_environment(request, context),
             **({CACHE_VARIABLE: CACHE_DIR} if pool else {}),
@@ -128,12 +130,10 @@ def _own_environment(request: TrainingRequest) -> dict[str, str]:
 
 def _platform_environment(request: TrainingRequest, context: JobContext) -> Mapping[str, str]:
     job = {
-        "TRAINING_JOB_NAME": request.name,
-        "TRAINING_JOB_ARN": make_arn(request.name),
+        **_name_job(request),
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,
         PLATFORM_VARIABLE: "1",
-        METRICS_VARIABLE: f"{OPT_ML}/{METRICS_FOLDER}",
     }
     if request.isolated:  # as in the service: no credentials, as there is no network
         return job
@@ -146,7 +146,28 @@ def _platform_environment(request: TrainingRequest, context: JobContext) -> Mapp
     }
 
 
+def _name_job(request: TrainingRequest) -> Mapping[str, str]:
+    if isinstance(request, ProcessingRequest):  # it has its name in processingjobconfig.json
+        return {"PYTHONUNBUFFERED": "1"}  # Stoker's launcher does not run in it
+    return {
+        "TRAINING_JOB_NAME": request.name,
+        "TRAINING_JOB_ARN": make_arn(request.name),
+        METRICS_VARIABLE: f"{OPT_ML}/{METRICS_FOLDER}",
+    }
+
+
 _FOLDERS = ("input/config", "input/data", "model", "output/data", "code", METRICS_FOLDER)
+
+
+_PROCESSING_FOLDERS = ("config", "processing", "output")
+
+
+def _list_folders(request: TrainingRequest) -> tuple[str, ...]:
+    """Below /opt/ml, what a job finds there."""
+    if not isinstance(request, ProcessingRequest):
+        return _FOLDERS
+    outputs = (in_opt_ml(output.local_path) or "" for output in request.outputs)
+    return (*_PROCESSING_FOLDERS, *outputs)
 
 
 def prepare_hosts(
@@ -179,7 +200,7 @@ def prepare_hosts(
     remove_end_markers(request, context.storage)
     for host in request.hosts:
         folder = context.root.host_dir(request.name, host)
-        for part in _FOLDERS:
+        for part in _list_folders(request):
             (folder / part).mkdir(parents=True, exist_ok=True)
         found = prepare_channels(
             request,

@@ -15,6 +15,7 @@ from stoker.platform.data.storage import S3Uri, Storage, parse_uri
 from stoker.platform.data.sync import FolderSync
 from stoker.platform.engines.engine import in_opt_ml
 from stoker.platform.model.mount import Mount
+from stoker.platform.model.processing_request import ProcessingRequest
 from stoker.platform.model.request import TrainingRequest
 from stoker.platform.model.root import Root
 
@@ -68,6 +69,12 @@ class SyncedFolder:
 
 def list_synced_folders(request: TrainingRequest) -> list[SyncedFolder]:
     """What the request wants kept; the keys are the service's."""
+    if isinstance(request, ProcessingRequest):
+        return [
+            SyncedFolder(name=f"output-{number}", local_path=output.local_path, uri=output.uri)
+            for number, output in enumerate(request.outputs)
+            if output.is_continuous
+        ]
     kept = []
     if (asked := request.checkpoint) is not None:
         # One prefix for all hosts and all jobs that name it: that is how a job is resumed.

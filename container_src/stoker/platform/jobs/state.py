@@ -120,7 +120,7 @@ class JobRecord:
 
     name: str
     request: Mapping[str, Any]
-    """CreateTrainingJob's parameters, validated, without the tags."""
+    """CreateTrainingJob's or CreateProcessingJob's parameters, validated, without the tags."""
 
     created: float
     modified: float
@@ -137,6 +137,9 @@ class JobRecord:
 
     notes: tuple[str, ...] = ()
     """Lines for the job's log: what was noticed when it was accepted."""
+
+    exit_message: str = ""
+    """What a processing job wrote to /opt/ml/output/message."""
 
     retries: int = 0
     """Attempts repeated after an internal error of the platform (RetryStrategy)."""

@@ -23,6 +23,7 @@ from stoker.platform.jobs.state import (
     Verdict,
     WarmPool,
 )
+from stoker.platform.model.processing_request import PREFIX
 
 _CREATED = "json_extract(record, '$.created')"
 _MODIFIED = "json_extract(record, '$.modified')"
@@ -55,11 +56,15 @@ class UnknownJob(HostError):
     """There is no job of this name."""
 
 
+JobKind = Literal["training", "processing"]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobQuery:
     """Which jobs a list call wants, and in which order."""
 
     limit: int
+    kind: JobKind = "training"
     order: Literal["name", "created", "status"] = "created"
     descending: bool = False
     after: tuple[str | float, str] | None = None
@@ -143,8 +148,10 @@ class Store:
 
     def page(self, query: JobQuery) -> list[JobRecord]:
         """One page of jobs, in the order of the query."""
+        name_start = 1 if query.kind == "training" else len(PREFIX) + 1
         conditions = [
-            ("instr(lower(name), lower(?))", query.name_contains or None),
+            ("name NOT GLOB ?" if query.kind == "training" else "name GLOB ?", f"{PREFIX}*"),
+            (f"instr(lower(substr(name, {name_start})), lower(?))", query.name_contains or None),
             (f"{_STATUS} = ?", query.status),
             (f"{_WARM} = ?", query.warm_status),
             (f"{_CREATED} >= ?", query.created[0]),

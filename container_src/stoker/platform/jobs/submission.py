@@ -20,6 +20,12 @@ from stoker.platform.jobs.state import JobRecord
 from stoker.platform.jobs.store import NameTaken, Store, UnknownJob
 from stoker.platform.jobs.supervisor import JobSupervisor
 from stoker.platform.model.faults import limit_exceeded, resource_in_use, validation
+from stoker.platform.model.processing_request import (
+    PREFIX,
+    ProcessingRequest,
+    make_processing_arn,
+    read_processing,
+)
 from stoker.platform.model.request import ChannelSource, TrainingRequest, read_request
 from stoker.platform.model.root import Root
 
@@ -36,7 +42,7 @@ def create_job(
     tuning_job_arn: str = "",
     notes: tuple[str, ...] = (),
 ) -> JobRecord:
-    """CreateTrainingJob.
+    """CreateTrainingJob, or CreateProcessingJob.
 
     Args:
         params: the request, which fits the service model.
@@ -49,11 +55,11 @@ def create_job(
     Raises:
         ApiFault: the request is refused.
     """
-    request = read_request(params)
+    request = read_processing(params) if "ProcessingJobName" in params else read_request(params)
     _require_free(store, request.name)
     if supervisor.count() >= _MOST_JOBS:
         raise limit_exceeded(
-            f"{_MOST_JOBS} training jobs are under way or waiting, which is the most this "
+            f"{_MOST_JOBS} jobs are under way or waiting, which is the most this "
             "platform takes; wait until some have ended, or stop them"
         )
     require_startable(request, context)
@@ -84,9 +90,12 @@ def _require_free(store: Store, name: str) -> None:
         store.read(name)
     except UnknownJob:
         return
+    kind, arn = "training", make_arn(name)
+    if name.startswith(PREFIX):
+        kind, arn = "processing", make_processing_arn(name.removeprefix(PREFIX))
     raise resource_in_use(
-        f"Training job names must be unique within an AWS account and region, and a training "
-        f"job with this name already exists ({make_arn(name)})"
+        f"{kind.capitalize()} job names must be unique within an AWS account and region, and a "
+        f"{kind} job with this name already exists ({arn})"
     )
 
 
@@ -121,7 +130,7 @@ def _image(request: TrainingRequest, engine: Engine) -> Iterator[str]:
     try:
         engine.require_image(request.image)
     except ImageMissing as error:
-        yield f"Cannot find the training image {request.image}: {error.message}; fix: {error.fix}"
+        yield f"Cannot find the image {request.image}: {error.message}; fix: {error.fix}"
 
 
 def _channel(channel: ChannelSource, context: JobContext) -> Iterator[str]:
@@ -159,8 +168,10 @@ def _folder(channel: str, folder: Path, root: Root) -> Iterator[str]:
 
 
 def _buckets(request: TrainingRequest, storage: Storage) -> Iterator[str]:
+    outputs = request.outputs if isinstance(request, ProcessingRequest) else ()
     uris = [
-        request.output_uri,
+        *filter(None, [request.output_uri]),
+        *(output.uri for output in outputs),
         *(kept.uri for kept in list_synced_folders(request)),
         *(rule.output_uri for rule in request.debug_rules),
     ]

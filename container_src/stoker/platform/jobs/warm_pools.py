@@ -24,6 +24,7 @@ from stoker.platform.jobs.state import JobRecord
 from stoker.platform.jobs.store import Store, UnknownJob
 from stoker.platform.jobs.warm_pool_states import make_match, pass_on, terminate
 from stoker.platform.model.mount import Mount
+from stoker.platform.model.processing_request import ProcessingRequest
 from stoker.platform.model.request import TrainingRequest, parse_request
 from stoker.platform.model.root import Root
 
@@ -82,7 +83,7 @@ class WarmPools:
         """Record which pool a job uses: one that it takes over, or its own if it leaves one."""
         if record.claimed:  # by a server that was killed; its container has lost its folder
             self._remove_standby(record.claimed)
-        if record.pool:
+        if record.pool or isinstance(request, ProcessingRequest):
             return
         with self._changed:
             found = self._find(record)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
-import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from stoker.platform.data.artifacts import pack_and_upload
-from stoker.platform.data.confined import read_start, remove_tree
+from stoker.platform.data.confined import remove_tree
 from stoker.platform.data.failures import TransferCancelled, UploadFailed
-from stoker.platform.data.log_streams import to_text
 from stoker.platform.engines.engine import LayersRefused
 from stoker.platform.jobs.attempt import AttemptRun
 from stoker.platform.jobs.changes import (
@@ -46,15 +43,15 @@ from stoker.platform.jobs.hosts import prepare_hosts, show_setting
 from stoker.platform.jobs.kept_folders import put_end_markers
 from stoker.platform.jobs.log_pump import count_lines
 from stoker.platform.jobs.metrics import MetricReader, describe_problems, read_final
+from stoker.platform.jobs.results import read_end_texts, read_exit_message, upload_results
 from stoker.platform.jobs.spot import NEVER, SpotSchedule, read_schedule
 from stoker.platform.jobs.state import Cause, JobRecord, Metric, Stage
 from stoker.platform.jobs.warm_pool_states import release
 from stoker.platform.jobs.warm_pools import WarmPools
-from stoker.platform.model.request import TrainingRequest, parse_request
-from stoker.platform.model.root import Root
+from stoker.platform.model.processing_request import parse_job_request
+from stoker.platform.model.request import TrainingRequest
 
 _DATABASE_RETRY_SECONDS = 1.0
-_FAILURE_BYTES = 4096  # FailureReason holds 1024 characters
 
 _log = logging.getLogger(__name__)
 
@@ -118,7 +115,7 @@ class JobWorker(threading.Thread):
     def _act_on(self, record: JobRecord) -> None:
         """One stage; a failure is recorded, too."""
         try:
-            self._stages[record.stage](record, parse_request(record.request))
+            self._stages[record.stage](record, parse_job_request(record.request))
         except (ServerClosing, sqlite3.Error):
             raise
         except Exception as error:  # whatever it is, the job must not stay InProgress
@@ -197,22 +194,16 @@ class JobWorker(threading.Thread):
                 lambda r, now: begin_upload(change_attempt(r, now, ended=now), verdict, now)
             )
             return
-        texts = {host: self._read_failure(record.name, host) for host in request.hosts}
+        texts = read_end_texts(self._context, request)
 
         def conclude_attempt(record: JobRecord, now: float) -> JobRecord:
             over = change_attempt(record, now, ended=now)
             if record.attempt.cause == "interrupted" and not record.stop_asked:
                 return interrupt(over, now)
-            return begin_upload(over, make_verdict(record, exits, texts), now)
+            told = replace(over, exit_message=read_exit_message(self._context.root, request))
+            return begin_upload(told, make_verdict(record, exits, texts), now)
 
         self._control.change(conclude_attempt)
-
-    def _read_failure(self, job: str, host: str) -> str:
-        # The job may have put a link or a pipe there: neither is followed.
-        folder = self._context.root.host_dir(job, host)
-        start = read_start(folder, ("output", "failure"), _FAILURE_BYTES)
-        # Of binary output, which a script may have written last, a mark is left.
-        return re.sub(r"[?\ufffd]{4,}", "(binary)", to_text(start)).strip()
 
     def _pause(self, record: JobRecord, request: TrainingRequest) -> None:
         if self._end_if_told(record, request):
@@ -230,25 +221,14 @@ class JobWorker(threading.Thread):
         self._control.wait(min(restart, deadline.at) if deadline else restart)
 
     def _upload(self, record: JobRecord, request: TrainingRequest) -> None:
-        root = self._context.root
-        work = root.job_dir(record.name) / "work"
-        folders = {host: root.host_dir(record.name, host) for host in request.hosts}
         put_end_markers(request, self._context.storage)
-        try:
-            artifacts = pack_and_upload(
-                request, folders, self._context.storage, work, show=self._show_transfer
-            )
-        except UploadFailed as failure:
-            kept = keep_results(root, request)
-            raise UploadFailed(f"{failure.message} (kept in {kept})", fix=failure.fix) from failure
-        left_out = [f"left out of the artifacts: {each}" for each in artifacts.skipped]
-        say_once(self._context.streams, request, *left_out, *find_losses(record, request, root))
+        model_uri = upload_results(self._context, record, request, show=self._show_transfer)
         self._breakpoints.at(self._control.name, "uploaded")
         self._control.change(
             lambda r, now: replace(
                 r,
                 stage="cleaning",
-                model_uri=artifacts.model_uri or "",
+                model_uri=model_uri,
                 training_ended=r.training_ended or now,
                 modified=now,
             )
@@ -312,27 +292,6 @@ class JobWorker(threading.Thread):
         )
 
 
-_RESULTS = ("model", "output")
-
-
-def find_losses(record: JobRecord, request: TrainingRequest, root: Root) -> Iterator[str]:
-    """What a user may miss once the job is over, in one line each."""
-    folder = root.host_dir(record.name, request.hosts[0])
-    if request.tensorboard is None and _has_files(folder / "output/tensorboard"):
-        yield (
-            "the TensorBoard files of this job are not kept: it has no TensorBoardOutputConfig; "
-            "fix: tensorboard_output_config=TensorBoardOutputConfig(s3_output_path=…)"
-        )
-    is_failed = record.verdict is not None and record.verdict.status == "Failed"
-    if is_failed and not _has_files(folder / "model"):
-        yield "model.tar.gz is empty: the job failed before anything was in /opt/ml/model"
-
-
-def _has_files(folder: Path) -> bool:
-    # The job may have put a link there: it is not followed.
-    return not folder.is_symlink() and folder.is_dir() and any(folder.iterdir())
-
-
 def note_metrics(
     context: JobContext, record: JobRecord, request: TrainingRequest
 ) -> tuple[Metric, ...]:
@@ -370,20 +329,6 @@ def clear_job(context: JobContext, request: TrainingRequest) -> None:
     clear_attempt(context, request)
     context.engine.remove_network(request.name)
     context.root.job_dir(request.name).rmdir()
-
-
-def keep_results(root: Root, request: TrainingRequest) -> Path:
-    """Put models and output aside that could not be uploaded; returns where.
-
-    Within one file system, so it works on a full disk, too.
-    """
-    kept = root.kept_dir(request.name)
-    for host in request.hosts:
-        (kept / host).mkdir(parents=True, exist_ok=True)
-        for name in _RESULTS:
-            with suppress(FileNotFoundError):  # done before, by a server that was killed
-                (root.host_dir(request.name, host) / name).rename(kept / host / name)
-    return kept
 
 
 def _remove_folder(folder: Path) -> None:

@@ -51,6 +51,9 @@ class ChannelSource:
     instance_groups: tuple[str, ...]
     """Which groups of hosts get it; empty means all."""
 
+    local_path: str = ""
+    """Where it is in the container, of a processing job's input; a channel has its own place."""
+
     @property
     def folder(self) -> Path | None:
         """The folder of this machine that it is; None if it is in S3 or a file system."""

@@ -14,6 +14,7 @@ from stoker.contract.code import CODE_CHANNEL
 from stoker.errors import HostError
 from stoker.platform.data.storage import Storage
 from stoker.platform.jobs.context import JobContext
+from stoker.platform.model.processing_request import PREFIX
 from stoker.platform.model.request import TrainingRequest, parse_folder
 from stoker.platform.tracking.lineage import make_entity
 from stoker.platform.tracking.tracked import find_or_add, make_arn
@@ -32,7 +33,7 @@ def read_lineage(request: TrainingRequest, context: JobContext) -> dict[str, Any
     storage = context.storage
     inputs = {channel.name: channel.uri for channel in request.channels}
     lineage: dict[str, Any] = {
-        "job": request.name,
+        "job": request.name.removeprefix(PREFIX),
         "image": describe_image(request.image, context),
         "inputs": hash_inputs(inputs, storage),
     }

@@ -1,4 +1,4 @@
-"""Training and tuning jobs as facts for their runs."""
+"""Training, processing and tuning jobs as facts for their runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from stoker.bus.run_file import parse_run_file
 from stoker.platform.jobs.context import JobContext
 from stoker.platform.jobs.describe import make_arn
 from stoker.platform.jobs.state import JobRecord
-from stoker.platform.jobs.store import JobQuery, Store
+from stoker.platform.jobs.store import JobKind, JobQuery, Store
+from stoker.platform.model.processing_request import make_processing_arn, parse_processing
 from stoker.platform.model.request import parse_request
 from stoker.platform.tracking.job_facts import JobFacts, JobSource
 from stoker.platform.tracking.job_lineage import MODEL, read_lineage, read_plain
@@ -25,19 +26,40 @@ _PAGE_JOBS = 500
 _AT_END = ("packages", "python", "metrics_file", "git_commit", "git_dirty")
 
 
+def list_sources(
+    context: JobContext, store: Store, tuning_store: TuningStore
+) -> tuple[JobSource, ...]:
+    """Of all kinds of jobs; parents first."""
+    return (
+        read_tuning_jobs(tuning_store),
+        read_training_jobs(context, store),
+        read_processing_jobs(context, store),
+    )
+
+
 def read_training_jobs(context: JobContext, store: Store) -> JobSource:
     """All training jobs, those of tuning jobs included."""
+    return lambda since: (
+        describe_training(context, job) for job in _read_changed(store, since, "training")
+    )
 
-    def changed(since: float) -> Iterator[JobFacts]:
-        after = None
-        while True:
-            page = store.page(JobQuery(limit=_PAGE_JOBS, after=after, modified=(since, None)))
-            yield from (describe_training(context, job) for job in page)
-            if len(page) < _PAGE_JOBS:
-                return
-            after = (page[-1].created, page[-1].name)
 
-    return changed
+def read_processing_jobs(context: JobContext, store: Store) -> JobSource:
+    """All processing jobs."""
+    return lambda since: (
+        describe_processing(context, job) for job in _read_changed(store, since, "processing")
+    )
+
+
+def _read_changed(store: Store, since: float, kind: JobKind) -> Iterator[JobRecord]:
+    after = None
+    while True:
+        query = JobQuery(limit=_PAGE_JOBS, kind=kind, after=after, modified=(since, None))
+        page = store.page(query)
+        yield from page
+        if len(page) < _PAGE_JOBS:
+            return
+        after = (page[-1].created, page[-1].name)
 
 
 def describe_training(context: JobContext, job: JobRecord) -> JobFacts:
@@ -75,6 +97,39 @@ def describe_training(context: JobContext, job: JobRecord) -> JobFacts:
         search=job.tuning_job_arn.rpartition("/")[2],
         read_lineage=partial(read_lineage, request, context),
         read_end=partial(_read_run_file, context, job.name),
+    )
+
+
+def describe_processing(context: JobContext, job: JobRecord) -> JobFacts:
+    """One processing job."""
+    request = parse_processing(job.request)
+    config: Mapping[str, str] = job.request.get("ExperimentConfig", {})
+    verdict = job.verdict.failure_reason if job.verdict else ""
+    return JobFacts(
+        kind="processing",
+        name=request.job_name,
+        arn=make_processing_arn(request.job_name),
+        created=job.created,
+        modified=job.modified,
+        status=job.status,
+        is_over=job.stage == "ended",
+        message=verdict or job.exit_message,
+        started=job.training_started,
+        ended=job.training_ended if job.stage == "ended" else None,
+        parameters={
+            "SageMaker.InstanceCount": float(len(request.hosts)),
+            "SageMaker.InstanceType": request.groups[0].instance_type,
+            "SageMaker.VolumeSizeInGB": float(request.volume_gb),
+        },
+        inputs={
+            **{channel.name: Artifact(uri=channel.uri) for channel in request.channels},
+            "SageMaker.ImageUri": Artifact(uri=request.image),
+        },
+        outputs={output.name: Artifact(uri=output.uri) for output in request.outputs},
+        experiment_config=config,
+        title=config.get("TrialComponentDisplayName", ""),
+        tags=job.tags,
+        read_lineage=partial(read_lineage, request, context),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stoker.bus.run_file import RECORDED_VARIABLE
+from stoker.platform.model.processing_request import PREFIX
 from stoker.platform.model.request import TrainingRequest
 from stoker.platform.model.root import Credentials
 from stoker.platform.tracking.jobs_as_runs import JobRecorder
@@ -34,7 +35,7 @@ def make_variables(
         "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": endpoint,
         RECORDED_VARIABLE: endpoint,
     }
-    run = recorder.find_run(request.name)
+    run = recorder.find_run(request.name.replace(PREFIX, "processing/"))
     if run is None:
         return variables
     variables["MLFLOW_EXPERIMENT_NAME"] = recorder.find_experiment(run)
