@@ -101,10 +101,38 @@ def test_bad_requests_are_refused(server):
         body = json.dumps({"run_id": run, "metrics": [metric]})
         refused = call(server, "runs/log-batch", body)
         assert refused[1]["error_code"] == "INVALID_PARAMETER_VALUE", metric
+    assert call(server, "experiments/create", '{"name": "other"}')[0] == 200
+    for path, body, code in (
+        ("experiments/create", {"name": "\ud800"}, "BAD_REQUEST"),
+        ("experiments/create", {"name": "n", "tags": 5}, "INVALID_PARAMETER_VALUE"),
+        ("experiments/update", {"experiment_id": "1"}, "INVALID_PARAMETER_VALUE"),
+        (
+            "experiments/update",
+            {"experiment_id": "1", "new_name": "other"},
+            "RESOURCE_ALREADY_EXISTS",
+        ),
+        ("runs/create", {"experiment_id": "1", "start_time": "now"}, "INVALID_PARAMETER_VALUE"),
+        ("runs/create", {"experiment_id": ["1"]}, "INVALID_PARAMETER_VALUE"),
+        ("runs/update", {"run_id": run, "status": ["RUNNING"]}, "INVALID_PARAMETER_VALUE"),
+        ("runs/search", {"experiment_ids": 1}, "INVALID_PARAMETER_VALUE"),
+        ("runs/search", {"max_results": -1}, "INVALID_PARAMETER_VALUE"),
+        ("runs/search", {"page_token": "9" * 5000}, "INVALID_PARAMETER_VALUE"),
+    ):
+        assert call(server, path, json.dumps(body))[1]["error_code"] == code, body
+    refused = call(server, "experiments/get-by-name")
+    assert refused[1]["error_code"] == "INVALID_PARAMETER_VALUE"
     for text in ("metrics.loss <", "loss ? 1", "params.a = 'x' or params.b = 'y'"):
         body = json.dumps({"experiment_ids": ["1"], "filter": text})
         refused = call(server, "runs/search", body)
         assert refused[1]["error_code"] == "INVALID_PARAMETER_VALUE", text
+
+
+def test_a_whole_number_of_sagemakers_clients_is_a_parameter(server):
+    server.boto("sagemaker").create_trial_component(
+        TrialComponentName="run", Parameters={"epochs": {"NumberValue": 3}}
+    )
+    found = call(server, "runs/search", json.dumps({"experiment_ids": ["0"]}))[1]["runs"]
+    assert found[0]["data"]["params"] == [{"key": "epochs", "value": "3"}]
 
 
 def test_a_bucket_named_api_is_not_mistaken_for_mlflow(server):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+from typing import Any
 
 from aiohttp import web
 
@@ -33,3 +35,19 @@ def make_answer(body: bytes, *, status: int, content_type: str, request_id: str)
         status=status,
         headers={"Content-Type": content_type, "x-amzn-RequestId": request_id},
     )
+
+
+def read_json(body: bytes) -> Any:  # noqa: ANN401 - as json.loads
+    """The value of a body; an empty one is an empty object.
+
+    Raises:
+        ValueError: it is not JSON, too deep, or has half a character (`\\ud800`), which no
+            database stores.
+    """
+    try:
+        value = json.loads(body or b"{}")
+    except RecursionError as error:
+        raise ValueError("it is too deep") from error
+    if b"\\ud" in body.lower():
+        json.dumps(value, ensure_ascii=False).encode()
+    return value

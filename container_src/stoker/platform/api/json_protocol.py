@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from stoker.platform.api.http_message import read_json
 from stoker.platform.api.service_model import known_operation, require_valid
 from stoker.platform.model import faults
 from stoker.platform.model.faults import ApiFault
@@ -41,8 +42,8 @@ class JsonProtocol:
         self, service: str, operation: str, message: Message, body: bytes
     ) -> dict[str, Any]:
         try:
-            params = json.loads(body or b"{}")
-        except (ValueError, RecursionError) as error:
+            params = read_json(body)
+        except ValueError as error:
             raise ApiFault("SerializationException", f"The body is not JSON: {error}") from error
         return require_valid(service, operation, params)
 

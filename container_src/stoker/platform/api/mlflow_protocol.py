@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stoker.platform.api.http_message import read_json
 from stoker.platform.model.faults import ApiFault
 from stoker.platform.model.root import Credentials
 from stoker.platform.model.signature import Message, SignatureRefused, split_query
@@ -19,6 +20,16 @@ _MODEL = re.compile(r"^logged-models/(m-[0-9a-f]+)(?=/|$)")
 _MODEL_PLACE = "logged-models/{model_id}"
 _ROOTS = ("/api/2.0/mlflow/", "/api/3.0/mlflow/", "/ajax-api/2.0/mlflow/")
 _NOT_FOUND = 404
+# The kinds of the parameters that operations read; a name means the same in each of them.
+_OBJECTS = {"metrics", "params", "tags"}
+_NUMBERS = {"start_time", "end_time", "max_results"}
+_TEXTS = {
+    *("artifact_location", "experiment_id", "experiment_name", "filter", "key", "metric_key"),
+    *("name", "new_name", "page_token", "run_id", "run_name", "run_uuid", "run_view_type"),
+    *("status", "view_type"),
+}
+_MOST_NUMBER = 2**53
+_NUMBER = re.compile("-?[0-9]{1,18}")
 
 
 def is_mlflow(message: Message) -> bool:
@@ -71,14 +82,15 @@ class MlflowProtocol:
         model = _MODEL.search(_ROOT.sub("", message.path))
         named = {"model_id": model[1]} if model else {}
         if message.method == "GET":
-            return {**dict(split_query(message.query)), **named}
+            return {**_check_kinds(dict(split_query(message.query))), **named}
         try:
-            params = json.loads(body or b"{}")
-        except (ValueError, RecursionError) as error:
+            params = read_json(body)
+        except ValueError as error:
             raise ApiFault("BAD_REQUEST", f"The body is not JSON: {error}") from error
         if not isinstance(params, dict):
             raise ApiFault("BAD_REQUEST", "The body must be a JSON object.")
-        return {**{key: value for key, value in params.items() if value is not None}, **named}
+        given = {key: value for key, value in params.items() if value is not None}
+        return {**_check_kinds(given), **named}
 
     def missing(self, service: str, operation: str, known: str) -> ApiFault:
         """MLflow's own clients treat this code as an older server."""
@@ -95,3 +107,35 @@ class MlflowProtocol:
     def render_fault(self, fault: ApiFault, request_id: str) -> bytes:
         """JSON; faults that are not of MLflow's kind have their own code."""
         return json.dumps({"error_code": fault.code, "message": fault.message}).encode()
+
+
+def _check_kinds(params: dict[str, Any]) -> dict[str, Any]:
+    """
+    Raises:
+        ApiFault: a parameter is of another kind than its name says.
+    """
+    for name, value in params.items():
+        if name in _OBJECTS:
+            _require(name, value, "a list of objects", _is_list_of(value, dict))
+        elif name == "experiment_ids":
+            _require(name, value, "a list of texts", _is_list_of(value, str))
+        elif name == "order_by":  # objects for logged models
+            _require(name, value, "a list of texts", _is_list_of(value, (str, dict)))
+        elif name in _NUMBERS:
+            # 64-bit numbers may be texts in the JSON of protobuf.
+            _require(name, value, "a whole number", bool(_NUMBER.fullmatch(str(value))))
+            _require(name, value, "smaller", abs(int(value)) < _MOST_NUMBER)
+            _require(name, value, "positive", name != "max_results" or int(value) > 0)
+        elif name in _TEXTS:
+            _require(name, value, "a text", isinstance(value, str))
+    return params
+
+
+def _is_list_of(value: object, kinds: type | tuple[type, ...]) -> bool:
+    return isinstance(value, list) and all(isinstance(each, kinds) for each in value)
+
+
+def _require(name: str, value: object, expected: str, holds: bool) -> None:
+    if not holds:
+        text = f"Invalid value {str(value)[:200]!r} for parameter '{name}': it must be {expected}."
+        raise ApiFault("INVALID_PARAMETER_VALUE", text)

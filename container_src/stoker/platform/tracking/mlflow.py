@@ -99,7 +99,7 @@ class MlflowOperations:
         return {"experiment": show_experiment(experiment)}
 
     def _get_by_name(self, params: Params) -> Answer:
-        name = params["experiment_name"]
+        name = _require(params, "experiment_name")
         if name == DEFAULT_EXPERIMENT:
             return self._show_experiment(self._default())
         return self._show_experiment(self._experiment_named(name))
@@ -112,8 +112,7 @@ class MlflowOperations:
         try:
             made = add_experiment(self._store, _require(params, "name"), **fields)
         except RecordExists:
-            text = f"Experiment(name={params['name']}) already exists."
-            raise ApiFault("RESOURCE_ALREADY_EXISTS", text) from None
+            raise _exists(params["name"]) from None
         return {"experiment_id": made.id}
 
     def _search_experiments(self, params: Params) -> Answer:
@@ -139,9 +138,12 @@ class MlflowOperations:
         return {"experiments": [show_experiment(each) for each in page.rows], **_more(page.token)}
 
     def _rename_experiment(self, params: Params) -> Answer:
-        old, new = self._experiment(params), params.get("new_name", "")
+        old, new = self._experiment(params), _require(params, "new_name")
         with self._store.transaction():
-            self._store.change(Experiment, old.name, lambda each: replace(each, name=new))
+            try:
+                self._store.change(Experiment, old.name, lambda each: replace(each, name=new))
+            except RecordExists:
+                raise _exists(new) from None
             for trial in self._store.read_all(Trial):
                 if trial.experiment == old.name:
                     self._store.change(Trial, trial.name, lambda t: replace(t, experiment=new))
@@ -280,7 +282,7 @@ class MlflowOperations:
         # From the last criterion to the first: sorting keeps the order of equals.
         kept.sort(key=lambda pair: (-(pair[1].started or pair[1].created), pair[1].id))
         for criterion in reversed(params.get("order_by", ())):
-            path, _, way = criterion.strip().partition(" ")
+            path, _, way = str(criterion).strip().partition(" ")
             group, key = parse_key(path)
             _sort(kept, group, key, is_falling=way.strip().upper() == "DESC")
         start, size = _read_start(params), int(params.get("max_results", _MOST_ROWS))
@@ -337,7 +339,7 @@ def _more(token: str) -> dict[str, str]:
 
 def _read_start(params: Params) -> int:
     token = str(params.get("page_token") or "0")
-    if not token.isdecimal():
+    if not re.fullmatch("[0-9]{1,18}", token):
         raise _invalid(f"page_token '{token}' is not one that this platform gave")
     return int(token)
 
@@ -357,6 +359,10 @@ def _require(params: Mapping[str, Any], name: str) -> str:
     if not params.get(name):
         raise _invalid(f"Missing value for required parameter '{name}'")
     return str(params[name])
+
+
+def _exists(name: str) -> ApiFault:
+    return ApiFault("RESOURCE_ALREADY_EXISTS", f"Experiment(name={name}) already exists.")
 
 
 def _missing(text: str) -> ApiFault:

@@ -115,7 +115,8 @@ def show_parameter(value: str | float) -> str:
     """MLflow's parameters are texts."""
     if isinstance(value, str):
         return value
-    return str(int(value)) if value.is_integer() else repr(value)
+    number = float(value)
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
 def show_point(key: str, point: Point) -> Answer:

@@ -171,7 +171,7 @@ def _read_parameter(name: str, value: Params) -> str | float:
     if len(value) != 1:
         raise validation(f"Parameter '{name}' must have StringValue or NumberValue, and not both.")
     found: str | float = next(iter(value.values()))
-    return found
+    return found if isinstance(found, str) else float(found)
 
 
 def _read_artifact(_name: str, value: Params) -> Artifact:
