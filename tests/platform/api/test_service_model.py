@@ -122,6 +122,12 @@ def test_logs_has_its_own_name_for_it():
     assert caught.value.code == "InvalidParameterException"
 
 
+@pytest.mark.parametrize("seconds", [2**63, 10**30, float("nan"), -1e15])
+def test_what_no_calendar_has_is_not_a_time(seconds):
+    with pytest.raises(ApiFault, match="'creationTimeAfter' is not a time"):
+        require_valid("sagemaker", "ListTrainingJobs", {"CreationTimeAfter": seconds})
+
+
 def test_operations_are_those_of_the_service():
     assert known_operation("sagemaker", "CreateTrainingJob")
     assert not known_operation("logs", "CreateTrainingJob")

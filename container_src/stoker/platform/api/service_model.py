@@ -22,6 +22,7 @@ _JAVA_CLASSES = {
 }
 _INVALID = {"logs": "InvalidParameterException"}
 _LONGEST_ECHO = 256
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_800  # the years 1 to 9999
 _MODELS = {"monitoring": "cloudwatch"}  # where a signature has another name than the model
 
 
@@ -200,10 +201,19 @@ def _boolean(_shape: Shape, value: object, path: str) -> object:
     return value
 
 
+def _timestamp(shape: Shape, value: object, path: str) -> object:
+    seconds = _number(shape, value, path)
+    if isinstance(seconds, int | float) and not _FIRST_SECOND <= seconds < _LAST_SECOND:
+        place = path.lstrip(".")
+        text = f"{str(seconds)[:30]} at '{place}' is not a time: seconds since 1970 are expected"
+        raise ApiFault("SerializationException", text)
+    return seconds
+
+
 _CONVERT: Mapping[str, Callable[[Shape, object, str], object]] = {
     **{"structure": _structure, "list": _list, "map": _map, "string": _string},
     **{"integer": _integer, "long": _integer, "float": _float, "double": _float},
-    **{"boolean": _boolean, "timestamp": _number},
+    **{"boolean": _boolean, "timestamp": _timestamp},
 }
 
 
