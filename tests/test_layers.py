@@ -3,7 +3,7 @@
 cli  notebook                                                          compose the host side
 conformance  cloud  platform (model < s3 < data, engines < jobs < tuning < tracking < api)
 machine                                                                no torch on the host side
-runtime   worker                                                       compose the container side
+runtime   worker   report                                              compose the container side
 checkpoints  metrics  debugging  profiling  tuning  tracking           never import each other
 bus  storage  pages  cost                                              standard library only
 contract  errors                                                       standard library only
@@ -38,12 +38,16 @@ MAY_IMPORT = {
     "runtime": {"stoker", *BOTTOM},
     "worker": {"stoker", *BOTTOM, *CAPABILITIES},
     "stoker": {"worker", *BOTTOM, *CAPABILITIES},
+    "report": {*BOTTOM, "debugging"},
     "machine": {"stoker", *BOTTOM},
     "conformance": {"stoker", "machine", *BOTTOM},
     "cloud": {"stoker", "machine", *BOTTOM},
     "platform": {"stoker", "machine", "tracking", "tuning", *BOTTOM},
     "notebook": {"cli", "machine", "platform", *BOTTOM, *CAPABILITIES},
-    "cli": {"stoker", "machine", "platform", "conformance", "cloud", *BOTTOM, *CAPABILITIES},
+    "cli": {
+        *("stoker", "machine", "platform", "conformance", "cloud", "report"),
+        *(*BOTTOM, *CAPABILITIES),
+    },
     "__main__": {"cli"},
 }
 # The same inside `platform`; `platform` itself is its server and its entry point.

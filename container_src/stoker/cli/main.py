@@ -32,6 +32,7 @@ _VERBS = {
     "runs": "look at, compare, export and import tracked runs",
     "tensorboard": "show the curves and profiler traces of a job, live",
     "metric-definitions": "regexes for the metrics that a script logs",
+    "report": "where the time and the money of a job went, as a page",
     "rules": "list and explain rules, evaluate saved tensors",
     "tensors": "look at the tensors that were saved of a run",
     "checkpoints": "look at, verify and prune checkpoints",

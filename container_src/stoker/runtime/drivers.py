@@ -17,7 +17,13 @@ from stoker.contract.outcome import Outcome
 from stoker.contract.secrets import Masker
 from stoker.runtime.crashes import CrashFolder
 from stoker.runtime.distribution import TORCHRUN_SHUTDOWN_SECONDS
-from stoker.runtime.entry import find_rules, prepare, run_worker, start_profiler
+from stoker.runtime.entry import (
+    find_rules,
+    prepare,
+    run_worker,
+    start_profiler,
+    write_pages,
+)
 from stoker.runtime.finish import make_outcome
 from stoker.runtime.folders import make_folders
 from stoker.runtime.guard import run_guarded
@@ -59,8 +65,7 @@ def _run(watch: Watch, command: str) -> Outcome:
             launcher="drivers",
             mask=watch.log.mask,
         )
-        if rules is not None:
-            rules.write_report(outcome, watch.signals)
+        write_pages(job, outcome, rules, watch)
         return outcome
 
 

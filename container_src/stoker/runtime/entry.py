@@ -115,11 +115,30 @@ def _carry_out(
         launcher=plan.distribution.launcher,
         mask=watch.log.mask,
     )
-    if rules is not None:
-        rules.write_report(outcome, watch.signals)
+    write_pages(job, outcome, rules, watch)
     if mlflow is not None:
         mlflow.end(outcome)
     return outcome
+
+
+def write_pages(job: Job, outcome: Outcome, rules: JobRules | None, watch: Watch) -> None:
+    """On the leader: of the rules, and of the profile, if the job has them."""
+    has_rules = rules is not None and rules.is_evaluated
+    if not job.is_leader or not (has_rules or watch.profiler is not None):
+        return
+    from stoker.runtime.helper import PROFILE_PAGE, RULES_PAGE, write_page
+
+    pages = [RULES_PAGE] if has_rules else []
+    pages += [PROFILE_PAGE] if watch.profiler is not None and watch.profiler.is_on else []
+    for module in pages:
+        write_page(
+            module,
+            job,
+            outcome,
+            code_dir=job.paths.code_dir,
+            signals=watch.signals,
+            log=watch.log,
+        )
 
 
 def _begin_mlflow_run(job: Job, watch: Watch, crash_dir: str) -> MlflowRun | None:

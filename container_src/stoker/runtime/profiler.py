@@ -46,6 +46,11 @@ class JobProfiler:
         self._worker_end = 0.0
         self._epoch = time.time() - time.monotonic()
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is measured: `steps=…` alone only records traces."""
+        return self._settings.samples or self._settings.steps
+
     def start(self) -> None:
         """Starts the sampler, before anything else of the job."""
         for complaint in self._settings.complaints:

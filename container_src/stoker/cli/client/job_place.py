@@ -43,6 +43,13 @@ TENSORS = Saved(
     suffix="/{job}/debug-output",
     fix="stoker train --env STOKER_DEBUG='collections=losses', or debugger_hook_config=",
 )
+PROFILES = Saved(
+    name="profile",
+    config="ProfilerConfig",
+    address="S3OutputPath",
+    suffix="/{job}/profiler-output",
+    fix="stoker train --env STOKER_PROFILE=auto, or profiler_config=",
+)
 CHECKPOINTS = Saved(
     name="checkpoints",
     config="CheckpointConfig",

@@ -10,6 +10,7 @@ from typing import Any
 from stoker.cli.client.source import ARCHIVE_NAME, Source, read_source
 from stoker.contract.code import CODE_CHANNEL
 from stoker.contract.debugger import HOOK_VARIABLE
+from stoker.contract.profiler import VARIABLE as PROFILE_VARIABLE
 from stoker.platform.model.root import DEFAULT_BUCKET, ROLE_ARN
 
 INSTANCE_TYPE = "ml.m5.xlarge"
@@ -125,6 +126,8 @@ def _environment_part(spec: TrainingSpec) -> dict[str, Any]:
     if HOOK_VARIABLE in environ:
         # Else the tensors would go with the container.
         parts["DebugHookConfig"] = {"S3OutputPath": f"s3://{DEFAULT_BUCKET}"}
+    if "auto" in environ.get(PROFILE_VARIABLE, ""):
+        parts["ProfilerConfig"] = {"S3OutputPath": f"s3://{DEFAULT_BUCKET}"}
     return parts
 
 

@@ -2,6 +2,7 @@
 
 <OutputDataConfig.S3OutputPath>/<job>/rule-output/<rule>/findings.jsonl
 <OutputDataConfig.S3OutputPath>/<job>/rule-output/report.html
+<OutputDataConfig.S3OutputPath>/<job>/rule-output/ProfilerReport/profiler-output/profiler-report.html
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from stoker.platform.model.request import TrainingRequest, report_uri
 
 _FINDINGS: Parts = ("output", "data", "stoker", "findings.jsonl")
 _REPORT: Parts = ("output", "data", "stoker", "report.html")
+_PROFILE: Parts = ("output", "data", "stoker", "profiler-report.html")
+_PROFILE_KEY = ("ProfilerReport", "profiler-output", "profiler-report.html")
 _MOST_BYTES = 64 << 20
 
 
@@ -38,13 +41,18 @@ def upload_findings(
         return
     findings = sort_findings(read_start(leader_dir, _FINDINGS, _MOST_BYTES).splitlines())
     suffix = "" if attempt == 1 else f"-{attempt}"
-    for rule in request.debug_rules:
+    for rule in request.rules:
         if lines := findings.get(rule.name):
             place = parse_uri(rule.output_uri).join(rule.name, f"findings{suffix}.jsonl")
             storage.upload(io.BytesIO(b"".join(lines)), place, patient=True)
     # Also of rules that the platform was not told of: those of STOKER_RULES or stoker.toml.
     if page := read_start(leader_dir, _REPORT, _MOST_BYTES):
         place = parse_uri(report_uri(request.output_uri, request.name))
+        storage.upload(io.BytesIO(page), place, patient=True)
+    # A job with rules of the profiler has it in their folders, which are kept in S3.
+    page = b"" if request.profiler_rules else read_start(leader_dir, _PROFILE, _MOST_BYTES)
+    if page:
+        place = parse_uri(f"{request.output_uri}/{request.name}/rule-output").join(*_PROFILE_KEY)
         storage.upload(io.BytesIO(page), place, patient=True)
 
 

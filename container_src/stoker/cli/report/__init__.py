@@ -1,0 +1,1 @@
+"""`stoker report` and `stoker advise`: where a job's profile is, and experiments on it."""

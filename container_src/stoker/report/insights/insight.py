@@ -1,0 +1,45 @@
+"""One conclusion: what costs time, why we think so, and what to try."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stoker.bus.progress import show_elapsed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Insight:
+    """A conclusion with its evidence."""
+
+    key: str
+    """One word, for programs and tests: `data`, `skew`, `memory`."""
+    title: str
+    """What is wrong, in a sentence with its figures."""
+    change: str
+    """What to do."""
+    lost_seconds: float
+    """That it costs, of the whole job."""
+    share: float
+    """The same, of the job's time: 0 to 1."""
+    saving_seconds: float | None = None
+    """Expected; None where that has to be tried."""
+    evidence: tuple[str, ...] = ()
+    trials: tuple[str, ...] = ()
+    """Experiments of `stoker advise` that would prove it: `workers`, `threads`, …"""
+    is_danger: bool = False
+    """The job will not survive it."""
+
+
+def show_seconds(seconds: float) -> str:
+    """`0.42 ms`, `3.1 s`, `12 min 05 s`."""
+    if seconds >= 60:
+        return show_elapsed(seconds)
+    if seconds >= 1 or seconds == 0:
+        return f"{seconds:.1f} s"
+    if seconds >= 0.001:
+        return f"{seconds * 1000:.3g} ms"
+    return f"{seconds * 1e6:.0f} µs"
+
+
+def show_share(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.0995 or share == 0 else f"{100 * share:.1f} %"

@@ -1,0 +1,235 @@
+"""Sections of the page, one function each; empty where there is nothing to show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from stoker.bus.progress import show_size
+from stoker.bus.step_records import SPLIT
+from stoker.debugging.profiler_rules.skewed_ranks import own_seconds
+from stoker.debugging.report.curves import render_chart
+from stoker.report.figures.headroom import find_headroom
+from stoker.report.figures.operators import Operator, Operators
+from stoker.report.figures.outliers import find_outliers
+from stoker.report.figures.run import Run
+from stoker.report.insights.insight import show_seconds, show_share
+
+_MOST_RANKS = 64
+_MOST_OPERATORS = 20
+
+
+def render_steps(run: Run) -> str:
+    """Steps over time, what they are made of, and the slowest with their reasons."""
+    if not any(len(one) for one in run.profile.steps):
+        return ""
+    rows = []
+    for one in run.profile.steps:
+        if not len(one) or one.rank:
+            continue
+        total = float(one.seconds.sum()) or 1e-9
+        p50, p95 = np.percentile(one.each, (50, 95))
+        cells = [one.steps, show_seconds(float(p50)), show_seconds(float(p95))]
+        cells += [show_seconds(float(one.longest.max()))]
+        cells += [show_share(float(one.part(name).sum()) / total) for name in SPLIT]
+        name = f"{one.name}{'' if one.mode == 'TRAIN' else ', evaluation'}"
+        rows.append([_whole(name), *(str(cell) for cell in cells)])
+    head = ["", "steps", "median", "95 %", "longest", *(name.replace("_", " ") for name in SPLIT)]
+    return (
+        '<h2 id="steps">Steps</h2><div class="card"><div id="steps-charts"></div>'
+        f"{_table(head, rows)}{_render_outliers(run)}</div>"
+    )
+
+
+def render_ranks(run: Run) -> str:
+    """Each rank's own work and waiting, side by side."""
+    ranks = run.profile.steps_of("TRAIN")
+    if len(ranks) < 2:
+        return ""
+    longest = max(float(np.median(one.each)) for one in ranks) or 1e-9
+    rows = []
+    for one in ranks[:_MOST_RANKS]:
+        own, whole = float(np.median(own_seconds(one))), float(np.median(one.each))
+        bar = (
+            f'<div class="bar"><i class="loss" style="width:{100 * own / longest:.2f}%"></i>'
+            f'<i class="use other" style="left:{100 * own / longest:.2f}%;'
+            f'width:{100 * max(0.0, whole - own) / longest:.2f}%"></i></div>'
+        )
+        cells = [show_seconds(own), show_seconds(whole), str(one.steps)]
+        rows.append([_whole(one.name), bar, *cells])
+    more = len(ranks) - _MOST_RANKS
+    note = f'<p class="soft">and {more} more ranks</p>' if more > 0 else ""
+    head = ["rank", "", "own work of a step", "whole step", "steps"]
+    return (
+        f'<h2 id="ranks">Ranks</h2><div class="card">{_table(head, rows)}{note}'
+        '<p class="soft">Own work is all but backward: there ranks wait for each other.</p></div>'
+    )
+
+
+def render_timelines(run: Run) -> str:
+    if not run.profile.samples:
+        return ""
+    return '<h2 id="timelines">Machines</h2><div class="card" id="timelines-charts"></div>'
+
+
+def render_memory(run: Run, operators: Operators) -> str:
+    """How much was left, and where the peak of a trace was."""
+    headroom = find_headroom(run.profile)
+    if not headroom and not operators.memory:
+        return ""
+    rows = []
+    for one in headroom:
+        batch = (
+            f"a batch of about {one.largest_batch} would fit (now {one.batch_size})"
+            if one.largest_batch
+            else ""
+        )
+        bar = (
+            '<div class="bar"><i class="use" style="'
+            f'width:{min(100.0, 100 * one.share):.1f}%"></i></div>'
+        )
+        cells = [bar, show_size(one.peak_bytes), show_size(one.limit_bytes), show_share(one.share)]
+        rows.append([escape(one.name), *cells, escape(batch)])
+    table = _table(["", "", "highest", "limit", "share", "headroom"], rows) if rows else ""
+    peaks = _render_trace_memory(operators)
+    return f'<h2 id="memory">Memory</h2><div class="card">{table}{peaks}</div>'
+
+
+def render_operators(operators: Operators) -> str:
+    """What the TensorBoard plug-in showed: operators, kernels, and where the traces are."""
+    if not operators.files:
+        return ""
+    parts = []
+    for title, found in (("Operators", operators.operators), ("Kernels", operators.kernels)):
+        if found:
+            parts.append(f"<h3>{title}</h3>{_render_operator_table(found)}")
+    files = ", ".join(f"<code>{escape(file.name)}</code>" for file in operators.files)
+    note = f'<p class="soft">Whole traces, as Perfetto (ui.perfetto.dev) opens them: {files}</p>'
+    return f'<h2 id="operators">Operators</h2><div class="card">{"".join(parts)}{note}</div>'
+
+
+def render_rules(run: Run) -> str:
+    """All rules of the profiler, those that fired first."""
+    rows = []
+    ranked = sorted(run.rules.rules.items(), key=lambda each: -each[1].triggered)
+    for name, rule in ranked:
+        finding = run.rules.findings.get(name)
+        status = "IssuesFound" if finding else "NoIssuesFound"
+        said = finding.message if finding else run.rules.faults.get(name) or rule.lacking or "–"
+        advice = f'<br><span class="soft">{escape(finding.hint)}</span>' if finding else ""
+        extension = '<br><span class="soft">extension</span>' if rule.is_extension else ""
+        parameters = ", ".join(str(rule.report()["RuleParameters"]).split("\n"))
+        rows.append(
+            [
+                f"<b>{escape(name)}</b>{extension}",
+                f'<span class="{"worse" if finding else "soft"}">{status}</span>',
+                f"{escape(said)}{advice}",
+                str(rule.triggered),
+                str(rule.datapoints),
+                f'<span class="soft">{escape(parameters)}</span>',
+            ]
+        )
+    first = next((name for name, rule in ranked if rule.triggered), "")
+    lead = f"{first} was triggered most often." if first else "No rule of the profiler has fired."
+    quick = (
+        " They ran with the settings for short jobs, as the service's wait for 1000 snapshots."
+        if run.is_quick
+        else ""
+    )
+    head = ["rule", "status", "what was seen", "times", "datapoints", "parameters"]
+    return (
+        '<h2 id="rules">Rules of the profiler</h2><div class="card">'
+        f'<p class="soft">{escape(lead)}'
+        f"{quick}</p>{_table(head, rows, left=(0, 1, 2, 5))}</div>"
+    )
+
+
+def render_debugger(run: Run) -> str:
+    """What the debugger's rules found in the same job, and its losses."""
+    statuses = [rule for rule in run.statuses if rule.rule not in ("", "ProfilerReport")]
+    if not statuses and not run.curves and not run.findings:
+        return ""
+    marks: dict[int, list[str]] = {}
+    for fired in run.findings:
+        marks.setdefault(fired.step, []).append(fired.rule)
+    chart = render_chart(run.curves, marks)
+    messages = {fired.rule: fired.finding.message for fired in run.findings}
+    rows = [
+        [
+            f"<b>{escape(rule.name)}</b>",
+            escape(rule.status),
+            str(rule.step) if rule.step >= 0 else "–",
+            escape(messages.get(rule.name, "") or rule.details or "–"),
+        ]
+        for rule in statuses
+    ]
+    table = (
+        _table(["rule", "status", "step", "what was seen"], rows, left=(0, 1, 3)) if rows else ""
+    )
+    return f'<h2 id="debugger">Debugger</h2><div class="card">{chart}{table}</div>'
+
+
+def _render_outliers(run: Run) -> str:
+    outliers = find_outliers(run.profile)
+    if not outliers:
+        return ""
+    rows = [
+        [
+            f"{one.number}",
+            _whole(one.series.name + ("" if one.series.mode == "TRAIN" else ", evaluation")),
+            show_seconds(one.seconds),
+            f"{one.seconds / one.usual_seconds:.1f} ×" if one.usual_seconds else "–",
+            escape(one.reason),
+        ]
+        for one in outliers
+    ]
+    head = ["step", "rank", "took", "of the median", "what else happened"]
+    return f"<h3>The slowest steps</h3>{_table(head, rows, left=(1, 4))}"
+
+
+def _render_trace_memory(operators: Operators) -> str:
+    lines = [
+        f"{escape(device)} in the traced steps: up to {show_size(max(y for _, y in points))}"
+        for device, points in operators.memory.items()
+    ]
+    return f'<p class="soft">{"; ".join(lines)}</p>' if lines else ""
+
+
+def _render_operator_table(found: dict[str, Operator]) -> str:
+    whole = sum(one.own_us for one in found.values()) or 1.0
+    top = sorted(found.items(), key=lambda each: -each[1].own_us)[:_MOST_OPERATORS]
+    rows = [
+        [
+            escape(name[:80]),
+            show_share(one.own_us / whole),
+            show_seconds(one.own_us / 1e6),
+            show_seconds(one.total_us / 1e6),
+            str(one.calls),
+        ]
+        for name, one in top
+    ]
+    return _table(["", "share", "own time", "with callees", "calls"], rows)
+
+
+def _whole(name: str) -> str:
+    """A name that is not broken into lines."""
+    return f'<span class="w">{escape(name)}</span>'
+
+
+def _table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)
+) -> str:
+    """HTML in the cells; numbers to the right."""
+
+    def cell(tag: str, place: int, text: str) -> str:
+        kind = "" if place in left or text.startswith("<div") else ' class="n"'
+        return f"<{tag}{kind}>{text}</{tag}>"
+
+    top = "".join(cell("th", place, escape(text)) for place, text in enumerate(head))
+    body = "".join(
+        f"<tr>{''.join(cell('td', place, text) for place, text in enumerate(row))}</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

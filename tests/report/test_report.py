@@ -1,0 +1,229 @@
+"""The report: what it names first, that its figures are right, and that it always renders."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from stoker.bus.job_phases import JobPhase
+from stoker.cli.main import main
+from stoker.debugging.profiler_rules.profile import Profile
+from stoker.report.figures.bill import make_bill
+from stoker.report.figures.outliers import find_outliers
+from stoker.report.figures.run import Run, Stage, evaluate_rules, find_traces, read_profile
+from stoker.report.insights import find_insights
+from stoker.report.page import render_report
+from tests.debugging.profiler_rules.profiles import (
+    START,
+    make_machine,
+    make_profile,
+    make_steps,
+    write_steps,
+)
+from tests.report.sick_runs import SICK, make_step, write_healthy, write_slow_loader
+
+MOST_BYTES = 6_000_000
+
+
+def read(folder, **fields):
+    profile, remarks = read_profile(folder)
+    rules, is_quick = evaluate_rules(profile)
+    fields = {"title": "a run", "remarks": remarks, "is_quick": is_quick, **fields}
+    return Run(profile=profile, rules=rules, **fields)
+
+
+def make_run(profile, **fields):
+    return Run(title="a run", profile=profile, rules=evaluate_rules(profile)[0], **fields)
+
+
+@pytest.mark.parametrize("key", SICK)
+def test_a_known_sickness_is_named_first_with_its_true_share(key, tmp_path):
+    truth = SICK[key](tmp_path)
+    run = read(tmp_path)
+    first, *_ = find_insights(run, make_bill(run))
+    assert first.key == key
+    if key == "memory":
+        found = float(re.search(r"([0-9.]+) MB a step", first.title)[1])
+    else:
+        found = first.share
+    assert found == pytest.approx(truth, rel=0.1)
+
+
+def test_a_healthy_run_has_no_findings(tmp_path):
+    write_healthy(tmp_path)
+    run = read(tmp_path)
+    assert not find_insights(run, make_bill(run))
+    assert not run.rules.findings
+    assert "Nothing was found that would be worth a change" in render_report(run)
+
+
+def test_the_loader_is_named_with_its_workers_and_the_cores(tmp_path):
+    write_slow_loader(tmp_path)
+    run = read(tmp_path)
+    first, *_ = find_insights(run, make_bill(run))
+    assert "8 loader workers share 2 cores" in first.title
+    assert first.change.startswith("num_workers=2")
+    assert first.trials == ("workers",)
+
+
+def test_the_bill_adds_up_and_has_dollars_of_known_types_only(tmp_path):
+    whole = write_healthy(tmp_path)
+    stages = [
+        Stage(name="Starting", start=START - 31, end=START - 21),
+        Stage(name="Downloading", start=START - 21, end=START - 1),
+        Stage(name="Training", start=START - 1, end=START + whole - 1),
+        Stage(name="Uploading", start=START + whole - 1, end=START + whole + 4),
+    ]
+    run = read(tmp_path, stages=stages, instances={"ml.g5.xlarge": 2}, region="us-east-1")
+    bill = make_bill(run)
+    assert bill.total_seconds == pytest.approx(whole + 35, abs=0.1)
+    assert bill.seconds["download"] == pytest.approx(20)
+    assert bill.seconds["compute"] == pytest.approx(300 * 0.19, rel=0.01)
+    assert bill.usd(3600) == pytest.approx(bill.usd_per_hour)
+    assert "$" in render_report(run)
+    unknown = make_bill(read(tmp_path, instances={"ml.none.large": 1}, region="us-east-1"))
+    assert unknown.usd(1.0) is None
+    assert "no price of ml.none.large" in unknown.price_source
+
+
+def test_a_page_renders_whatever_is_missing_and_says_why(tmp_path):
+    empty = render_report(make_run(Profile()))
+    assert "Nothing of this job was measured" in empty
+    assert "No hardware was sampled" in empty
+    no_steps = render_report(make_run(make_profile(algo_1=make_machine(50, cpu0=10))))
+    assert "No step was measured" in no_steps
+    assert "No GPU was measured" in no_steps
+    write_steps(tmp_path, [make_step()])
+    one_step = render_report(read(tmp_path, hosts=["algo-1", "algo-2"]))
+    assert "Only one step was measured" in one_step
+    assert "Files of algo-2 are not there" in one_step
+    for file in tmp_path.rglob("*.json"):
+        file.write_text("{half")
+    assert "algo-1" in render_report(read(tmp_path))
+
+
+def test_a_million_steps_and_many_hosts_stay_below_the_size(tmp_path):
+    steps = make_steps(np.full(1_000_000, 0.001), data_wait=0.0001)
+    nodes = {f"algo_{n}": make_machine(7200, cpu0=10, cpu1=90, gpu0=50) for n in range(1, 9)}
+    page = render_report(make_run(make_profile(steps, **nodes)))
+    assert len(page.encode()) < MOST_BYTES
+    assert "https://" not in page.split("<body>")[1].replace("ui.perfetto.dev", "")
+
+
+def test_slow_steps_are_explained_by_what_happened_in_them():
+    wait = np.full(200, 0.01)
+    wait[100] = 2.0
+    save = np.zeros(200)
+    save[150] = 1.0
+    steps = make_steps(0.1 + wait + save, data_wait=wait, checkpoint=save)
+    steps.first_of_epoch[100] = True
+    found = find_outliers(Profile(steps=[steps]))
+    assert [(one.number, one.part) for one in found] == [(100, "data_wait"), (150, "checkpoint")]
+    assert "first batch of an epoch" in found[0].reason
+
+
+def test_operators_and_memory_come_from_traces_and_damaged_ones_are_named(tmp_path):
+    events = [
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "aten::linear",
+            "pid": 1,
+            "tid": 1,
+            "ts": 0,
+            "dur": 100,
+        },
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "aten::addmm",
+            "pid": 1,
+            "tid": 1,
+            "ts": 10,
+            "dur": 80,
+        },
+        {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 30, "dur": 50},
+        {
+            "ph": "i",
+            "name": "[memory]",
+            "ts": 5,
+            "args": {"Device Type": 0, "Total Allocated": 9000},
+        },
+    ]
+    file = tmp_path / "algo-1_0.1.pt.trace.json.gz"
+    file.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    (tmp_path / "bad.pt.trace.json").write_text('{"traceEvents": [')
+    write_steps(tmp_path, [make_step()] * 3)
+    page = render_report(read(tmp_path, traces=find_traces(tmp_path)))
+    text = re.sub("<[^>]+>", " ", page)
+    assert re.search(r"aten::addmm\s+80 %", text)
+    assert re.search(r"aten::linear\s+20 %", text)
+    assert "gemm" in text
+    assert "9 kB" in text
+    assert "bad.pt.trace.json cannot be read" in page
+
+
+def test_names_of_the_users_cannot_break_the_page():
+    nasty = "</script><img src=x onerror=alert(1)>"
+    steps = make_steps([0.1] * 5, node=nasty)
+    phase = JobPhase(phase="install", name=nasty, start=START - 5, end=START, host=nasty)
+    page = render_report(
+        Run(
+            title=nasty,
+            outcome=nasty,
+            profile=Profile(steps=[steps], phases=[phase]),
+            rules=evaluate_rules(Profile())[0],
+            remarks=[nasty],
+        )
+    )
+    assert "<img" not in page
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    folders = [tmp_path_factory.mktemp(name) for name in ("before", "after")]
+    write_healthy(folders[0])
+    write_slow_loader(folders[1])
+    return folders
+
+
+def test_the_command_writes_page_summary_and_comparison(two_runs, tmp_path, capsys):
+    before, after = map(str, two_runs)
+    page = tmp_path / "page.html"
+    options = ["--html", str(page), "--compare", before, "--instance-type", "ml.g5.xlarge"]
+    assert main(["report", after, *options]) == 0
+    said = capsys.readouterr().out
+    assert "waits for data" in said
+    assert "most of it in data wait" in said
+    assert 'id="compare"' in page.read_text()
+    assert main(["report", after, "--json", "--html", str(page)]) == 0
+    assert json.loads(capsys.readouterr().out)["advice"][0]["key"] == "data"
+    assert main(["report", str(tmp_path), "--html", str(page)]) == 2
+    assert "there is no profile" in capsys.readouterr().err
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not here to draw the page")
+def test_the_charts_are_drawn_and_can_be_zoomed(two_runs, tmp_path):
+    run = read(two_runs[1])
+    probe = """<script>
+      const lines = () => document.querySelectorAll("path.line[d^=M]").length;
+      const before = [lines(), document.querySelectorAll("svg text")[3].textContent];
+      look(facts.start, facts.start + 10);
+      const last = [...document.querySelectorAll("svg text")].map((text) => text.textContent);
+      document.title = JSON.stringify({lines: before[0], zoomed: last.includes("10 s")});
+    </script></body>"""
+    file = tmp_path / "page.html"
+    file.write_text(render_report(run).replace("</body>", probe))
+    argv = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    argv += [f"--user-data-dir={tmp_path}/chromium", "--dump-dom", file.as_uri()]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
+    found = json.loads(re.search(r"<title>(.*?)</title>", done.stdout)[1])
+    assert found["lines"] >= 5
+    assert found["zoomed"]
