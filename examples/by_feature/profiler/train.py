@@ -4,7 +4,7 @@
     stoker report JOB
 
 Each sample costs some work of a core, as decoding a picture does. The report names the loader,
-with the workers and the cores. `stoker report OTHER --compare JOB` shows what `--workers 2` brings.
+with the workers and the cores. `stoker report OTHER --compare JOB` compares `--workers 2` with it.
 """
 
 import argparse
