@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from stoker.cli.arguments.cloud_options import PLACES
 from stoker.cli.arguments.root_option import add_root_option
 
 
@@ -12,3 +13,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image", default="stoker:cpu", metavar="IMG")
     parser.add_argument("--json", action="store_true")
     add_root_option(parser)
+    parser.add_argument(
+        "--on", choices=PLACES, default="local", help="look at an account of AWS (default local)"
+    )
+    group = parser.add_argument_group("with --on sagemaker")
+    group.add_argument("--region", metavar="R", help="(default: as AWS is configured)")
+    group.add_argument("--role", metavar="ARN|NAME", help="of the jobs")
+    group.add_argument("--output", metavar="s3://…", help="of the jobs")
+    group.add_argument("--instance-type", default="ml.m5.xlarge", metavar="TYPE")
+    group.add_argument("--use-spot", action="store_true", help="jobs will use spot instances")

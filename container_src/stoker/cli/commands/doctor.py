@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from stoker.cli.client.root_folder import root_folder
+from stoker.cli.doctor.cloud_checks import CloudExamination, examine_cloud
 from stoker.cli.doctor.examination import examine
 from stoker.cli.doctor.finding import Finding, Machine
+from stoker.cloud.aws import Account
+from stoker.cloud.sdk_config import read_sdk_config
+from stoker.cloud.settings import CloudSettings, merge_sdk_config
 from stoker.machine.environment import read_environment
 from stoker.machine.terminal import make_table
 
@@ -18,13 +22,32 @@ _MARKS = {"ok": "ok", "warning": "!", "problem": "✗"}
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 if one of them is a problem."""
-    machine = Machine(environ=read_environment(), root=root_folder(args), image=args.image)
-    findings = examine(machine)
+    findings = _examine_cloud(args) if args.on == "sagemaker" else _examine_machine(args)
     if args.json:
         print(json.dumps({"findings": [asdict(finding) for finding in findings]}, indent=1))
     else:
         print(*_render(findings), sep="\n")
     return int(any(finding.level == "problem" for finding in findings))
+
+
+def _examine_machine(args: argparse.Namespace) -> list[Finding]:
+    machine = Machine(environ=read_environment(), root=root_folder(args), image=args.image)
+    return examine(machine)
+
+
+def _examine_cloud(args: argparse.Namespace) -> list[Finding]:
+    given = CloudSettings(
+        region=args.region, role=args.role, output=args.output, is_spot=args.use_spot
+    )
+    settings = merge_sdk_config(given, read_sdk_config(read_environment()))
+    return examine_cloud(
+        CloudExamination(
+            account=Account(region=settings.region),
+            settings=settings,
+            instance_type=args.instance_type,
+            image=args.image,
+        )
+    )
 
 
 def _render(findings: Sequence[Finding]) -> list[str]:
