@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from stoker.cli.arguments.cloud_options import PLACES
 from stoker.cli.arguments.root_option import add_root_option
 
 
@@ -21,5 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument("--instance-type", metavar="TYPE", help="whose price counts")
-    parser.add_argument("--region", metavar="REGION", help="of the price (us-east-1)")
+    parser.add_argument("--region", metavar="REGION", help="of the job and of the price")
+    parser.add_argument("--on", choices=PLACES, help="where the job is")
     add_root_option(parser)

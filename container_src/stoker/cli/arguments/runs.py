@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from stoker.cli.arguments.cloud_options import add_place_options
 from stoker.cli.arguments.root_option import add_root_option
 
 
@@ -31,8 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     removed.add_argument("names", nargs="+", metavar="RUN")
     imported = _add_verb(verbs, "import", "runs of jobs from elsewhere, by their run.json")
     imported.add_argument(
-        "places", nargs="+", metavar="DIR|FILE|s3://…", help="output of jobs, or output.tar.gz"
+        "places",
+        nargs="+",
+        metavar="DIR|FILE|s3://…|JOB",
+        help="output of jobs, or output.tar.gz; a job on SageMaker",
     )
+    add_place_options(imported)
     imported.add_argument("--experiment", default="", metavar="NAME", help="put them into it")
     drawn = _add_verb(verbs, "page", "all runs as one page that opens offline")
     _add_choice(drawn)

@@ -12,6 +12,7 @@ from typing import Any
 from stoker.cli.client.root_folder import root_folder
 from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.server import find_server
+from stoker.cli.client.target import find_cloud_target
 from stoker.machine.failures import UsageRefused
 from stoker.platform.model.root import Root
 
@@ -66,7 +67,12 @@ def find_place(args: argparse.Namespace, saved: Saved) -> str:
         UsageRefused: a name is neither a folder nor a job, or the job keeps no such things.
     """
     text = str(args.place)
-    if text.startswith("s3://") or Path(text).exists() or not _JOB.fullmatch(text):
+    if text.startswith("s3://") or Path(text).exists():
+        return text
+    is_name = _JOB.fullmatch(text) is not None
+    if (is_name or text.startswith("arn:")) and (target := find_cloud_target(args, text)):
+        return _find_address(target.jobs.describe(target.name), saved)
+    if not is_name:
         return text
     root = Root(root_folder(args))
     if find_server(root) is None:
@@ -77,7 +83,7 @@ def find_place(args: argparse.Namespace, saved: Saved) -> str:
     return str(_find_folder(open_api(root).describe(text), root, saved))
 
 
-def _find_folder(description: Mapping[str, Any], root: Root, saved: Saved) -> Path:
+def _find_address(description: Mapping[str, Any], saved: Saved) -> str:
     job = description["TrainingJobName"]
     config = description.get(saved.config)
     if config is None:
@@ -85,7 +91,12 @@ def _find_folder(description: Mapping[str, Any], root: Root, saved: Saved) -> Pa
             f"the job {job} was started without a {saved.config}: it keeps no {saved.name}",
             fix=saved.fix,
         )
-    uri: str = config[saved.address].rstrip("/") + saved.suffix.format(job=job)
+    address: str = config[saved.address]
+    return address.rstrip("/") + saved.suffix.format(job=job)
+
+
+def _find_folder(description: Mapping[str, Any], root: Root, saved: Saved) -> Path:
+    job, uri = description["TrainingJobName"], _find_address(description, saved)
     folder = root.s3_dir / uri.removeprefix("s3://")
     if not folder.is_dir():
         raise UsageRefused(

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from stoker.cli.client.submission import Submission, TrainingSpec, make_submission
+from stoker.cli.client.target import CloudTarget, wait_for_training_job
 from stoker.cli.client.train_defaults import with_defaults
 from stoker.cli.client.training_spec import make_spec
 from stoker.cli.cloud.follow import say_how_to_continue, watch_to_the_end
@@ -17,7 +18,6 @@ from stoker.cli.cloud.submit import (
     print_dry_run,
     send_everything,
 )
-from stoker.cli.cloud.target import CloudTarget, wait_for_training_job
 from stoker.cloud.aws import Account
 from stoker.cloud.job_memory import SentJob, remember
 from stoker.cloud.queue import submit

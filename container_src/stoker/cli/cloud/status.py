@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 
+from stoker.cli.client.target import CloudTarget
 from stoker.cli.client.watch import is_final
 from stoker.cli.cloud.follow import follow, render_job
-from stoker.cli.cloud.target import CloudTarget
 from stoker.cloud.queue import read_queued_job
 from stoker.machine.terminal import Terminal, make_table
 from stoker.machine.units import show_elapsed

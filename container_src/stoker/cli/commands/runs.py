@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from stoker.cli.client.root_folder import root_folder
+from stoker.cli.client.target import find_output
 from stoker.cli.runs.comparison import compare, render_comparison
 from stoker.cli.runs.export import (
     list_points,
@@ -136,7 +137,9 @@ def run_import(args: argparse.Namespace) -> int:
     """Runs of elsewhere; 1 if one of them is damaged."""
     with open_runs(args, make=True) as store:
         found = [
-            each for place in args.places for each in import_place(store, place, args.experiment)
+            each
+            for place in args.places
+            for each in import_place(store, find_output(args, place), args.experiment)
         ]
     if args.json:
         _print_json([{"place": e.place, "run": e.run, "problem": e.problem} for e in found])

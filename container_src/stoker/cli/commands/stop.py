@@ -9,9 +9,9 @@ import sys
 from stoker.cli.client.display import show
 from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import open_api
+from stoker.cli.client.target import CloudTarget, Jobs, find_cloud_target
 from stoker.cli.client.watch import CurrentStatus, Ended, watch
 from stoker.cli.cloud.follow import follow
-from stoker.cli.cloud.target import CloudTarget, Jobs, find_cloud_target
 from stoker.cloud.queue import terminate
 from stoker.machine.terminal import Terminal
 from stoker.platform.model.root import Root

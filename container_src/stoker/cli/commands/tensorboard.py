@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from stoker.cli.client.root_folder import root_folder
+from stoker.cli.client.target import find_cloud_target
 from stoker.cli.tensorboard.platform import find_platform
 from stoker.cli.tensorboard.program import (
     check_modules,
@@ -53,6 +54,8 @@ def _note_nothing(source: Source, root: Root) -> Iterator[str]:
 
 
 def _find(args: argparse.Namespace, environ: Mapping[str, str]) -> Source:
+    if target := find_cloud_target(args, args.what):
+        return find_source(target.name, describe=target.jobs.describe)
     platform = find_platform(root_folder(args), is_asked_for=args.root is not None)
 
     def describe(job: str) -> Mapping[str, Any]:

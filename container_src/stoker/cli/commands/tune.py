@@ -17,6 +17,7 @@ from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.server import find_server
 from stoker.cli.client.submission import Submission, TrainingSpec
+from stoker.cli.client.target import Jobs, open_jobs
 from stoker.cli.client.training_spec import make_spec
 from stoker.cli.client.tuning_display import (
     LiveTable,
@@ -29,7 +30,6 @@ from stoker.cli.client.tuning_page import render_search
 from stoker.cli.client.tuning_request import SCRIPT_TAG, make_tuning_submission
 from stoker.cli.cloud.options import require_place
 from stoker.cli.cloud.run import submit_tuning
-from stoker.cli.cloud.target import Jobs, open_jobs
 from stoker.cli.commands.train import ensure_server
 from stoker.cloud.sagemaker import CloudJobs
 from stoker.machine.failures import UsageRefused

@@ -13,6 +13,7 @@ from stoker.bus.rule_status import RuleStatus
 from stoker.cli.client.job_place import PROFILES, find_place
 from stoker.cli.client.root_folder import root_folder
 from stoker.cli.client.sagemaker import open_api
+from stoker.cli.client.target import find_cloud_target
 from stoker.debugging.evaluate.findings_file import read_findings
 from stoker.debugging.evaluate.watched import Fired
 from stoker.errors import PreparationFailed
@@ -78,8 +79,9 @@ def _make_run(args: argparse.Namespace, place: str, folder: Path, *, is_job: boo
 
 def _read_job(args: argparse.Namespace, name: str) -> dict[str, Any]:
     """What the platform knows of a job, and what else it has kept of it."""
+    target = find_cloud_target(args, name)
     root = Root(root_folder(args))
-    description = open_api(root).describe(name)
+    description = target.jobs.describe(target.name) if target else open_api(root).describe(name)
     resources = description["ResourceConfig"]
     groups = resources.get("InstanceGroups") or [resources]
     instances: dict[str, int] = {}
@@ -91,11 +93,13 @@ def _read_job(args: argparse.Namespace, name: str) -> dict[str, Any]:
         "outcome": _say_outcome(description),
         "stages": _read_stages(description),
         "instances": instances,
-        "region": REGION,
+        "region": target.jobs.account.region if target else REGION,
         "statuses": _read_statuses(description),
-        "findings": _read_findings(root, description),
+        "findings": [] if target else _read_findings(root, description),
         "hosts": hosts,
-        "trace_folders": _find_folders(root, description, "TensorBoardOutputConfig"),
+        "trace_folders": ()
+        if target
+        else _find_folders(root, description, "TensorBoardOutputConfig"),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from stoker.cli.client.root_folder import root_folder
 from stoker.cli.client.sagemaker import Api, open_api
@@ -48,12 +49,25 @@ def find_cloud_target(args: argparse.Namespace, text: str | None) -> CloudTarget
     name, region = parse_job(text or "")
     sent = recall(name) if name else None
     is_named = bool(text and text.startswith("arn:"))
-    if on == "local" or args.root is not None or not (on or is_named or sent):
+    root = getattr(args, "root", None)
+    if on == "local" or root is not None or not (on or is_named or sent):
         return None
     if sent and on is None and not is_named:
         _require_same_endpoint(sent)
-    chosen = args.region or region or (sent.region if sent else None) or None
+    chosen = getattr(args, "region", None) or region or (sent.region if sent else None) or None
     return CloudTarget(jobs=CloudJobs(Account(region=chosen)), name=name, sent=sent)
+
+
+def find_output(args: argparse.Namespace, text: str) -> str:
+    """Where a job of SageMaker has left its output; any other text as it is."""
+    if text.startswith("s3://") or Path(text).exists():
+        return text
+    target = find_cloud_target(args, text)
+    if target is None:
+        return text
+    description = target.jobs.describe(target.name)
+    place = description["OutputDataConfig"]["S3OutputPath"].rstrip("/")
+    return f"{place}/{target.name}/output"
 
 
 def open_jobs(args: argparse.Namespace, text: str | None) -> tuple[Jobs, str]:
