@@ -34,7 +34,7 @@ repeatable = settings(
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=200,
+    max_examples=80,
     suppress_health_check=list(HealthCheck),
 )
 

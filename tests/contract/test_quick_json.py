@@ -15,7 +15,7 @@ VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
-PROFILE = settings(derandomize=True, deadline=None, max_examples=300)
+PROFILE = settings(derandomize=True, deadline=None, max_examples=100)
 
 
 @PROFILE

@@ -22,10 +22,14 @@ rules = [
     Rule.sagemaker(rule_configs.loss_not_decreasing()),
     ProfilerRule.sagemaker(rule_configs.ProfilerReport()),
 ]
-result = {}
-for kind, more in ((Estimator, {}), (PyTorch, {"rules": rules, "disable_profiler": False})):
-    trained = kind(**common, hyperparameters={"epochs": 3}, **more)
+trainings = {
+    Estimator: Estimator(**common, hyperparameters={"epochs": 3}),
+    PyTorch: PyTorch(**common, hyperparameters={"epochs": 3}, rules=rules, disable_profiler=False),
+}
+for trained in trainings.values():
     trained.fit(wait=False)
+result = {"execution_role": sagemaker.get_execution_role()}
+for kind, trained in trainings.items():
     attached = kind.attach(trained.latest_training_job.name, sagemaker_session=session)
     description = attached.latest_training_job.describe()
     result[kind.__name__] = {

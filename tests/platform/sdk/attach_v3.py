@@ -3,6 +3,7 @@
 import json
 import sys
 
+from sagemaker.core.helper.session_helper import get_execution_role
 from sagemaker.core.resources import TrainingJob
 from sagemaker.train import ModelTrainer
 from sagemaker.train.configs import Compute, SourceCode
@@ -18,6 +19,7 @@ job = TrainingJob.get(training_job_name=trainer._latest_training_job.training_jo
 job.stop()
 job.wait(poll=1)
 result = {
+    "execution_role": get_execution_role(),
     "status": job.training_job_status,
     "role": job.role_arn,
     "kms": job.output_data_config.kms_key_id,

@@ -36,6 +36,7 @@ def source(tmp_path):
 def test_v2_attaches_to_a_job(environ, source):
     result = run_sdk("v2", HERE / "attach_v2.py", source, environ=environ)
     assert result["metrics"] == []
+    assert result["execution_role"] == ROLE_ARN
     plain, debugged = result["Estimator"], result["PyTorch"]
     for job in (plain, debugged):
         assert job["status"] == "Completed"
@@ -55,12 +56,8 @@ def test_v3_finds_a_job_again_and_needs_no_role(environ, source):
     file.write_text(without_role)
     result = run_sdk("v3", HERE / "attach_v3.py", source, environ=environ)
     assert result["status"] in ("Stopped", "Completed")
+    assert result["execution_role"] == ROLE_ARN
     assert result["role"] == ROLE_ARN
     assert (result["kms"], result["profiling"]) == ("", "Disabled")
     assert result["max_run"] > 0
     assert result["name"] in result["listed"]
-
-
-@pytest.mark.parametrize("sdk", ["v2", "v3"])
-def test_the_execution_role_is_the_platforms(environ, sdk):
-    assert run_sdk(sdk, HERE / "role.py", environ=environ)["role"] == ROLE_ARN

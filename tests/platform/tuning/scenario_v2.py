@@ -66,7 +66,7 @@ warm_start = WarmStartConfig(
 )
 # The SDK's own names are those of the minute: each tuner needs a base of its own.
 child = make_tuner(warm_start_config=warm_start, base_tuning_job_name="child")
-child.fit()
+child.fit(wait=False)  # those from here on run side by side
 several = HyperparameterTuner.create(
     {"one": make_estimator(), "two": make_estimator()},
     {"one": "val:acc", "two": "val:acc"},
@@ -76,13 +76,13 @@ several = HyperparameterTuner.create(
     max_parallel_jobs=2,
     base_tuning_job_name="several",
 )
-several.fit(include_cls_metadata={"one": False, "two": False})
+several.fit(include_cls_metadata={"one": False, "two": False}, wait=False)
 hyperband = make_tuner(
     base_tuning_job_name="rungs",
     strategy="Hyperband",
     strategy_config=StrategyConfig(HyperbandStrategyConfig(max_resource=3, min_resource=1)),
 )
-hyperband.fit()
+hyperband.fit(wait=False)
 early = make_tuner(
     base_tuning_job_name="early",
     early_stopping_type="Auto",
@@ -90,11 +90,12 @@ early = make_tuner(
         target_objective_metric_value=0.1
     ),
 )
-early.fit()
+early.fit(wait=False)
 stopped = make_tuner(max_jobs=9, base_tuning_job_name="stopped")
 stopped.fit(wait=False)
 stopped.stop_tuning_job()
-stopped.wait()
+for each in (child, several, hyperband, early, stopped):
+    each.wait()
 print(
     json.dumps(
         {

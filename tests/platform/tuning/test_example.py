@@ -33,7 +33,7 @@ def run(server, *command):
 @pytest.mark.parametrize("version", ["v2", "v3"])
 def test_the_sdks_search_the_example(server, version):
     program = EXAMPLE / f"tuner_{version}.py"
-    words = ("--image", server.image, "--trials", "2")
+    words = ("--image", server.image, "--trials", "1")
     said = run(server, sdk_python(version), program, *words)
     assert "FinalObjectiveValue" in said
     assert "best: moons-" in said
@@ -44,7 +44,7 @@ def test_the_command_line_searches_the_example(server):
         server,
         *(sys.executable, "-m", "stoker.cli.main", "tune", EXAMPLE / "train.py"),
         *("--range", "lr=1e-4..1e-1:log", "--choice", "optimizer=sgd,adam"),
-        *("--maximize", "val_acc", "--trials", "2", "--parallel", "2", "--param", "epochs=3"),
+        *("--maximize", "val_acc", "--trials", "2", "--parallel", "2", "--param", "epochs=2"),
         *("--seed", "7", "--name", "moons", "--root", str(server.root.folder)),
     )
     assert "tune: moons is Completed" in said
