@@ -1,23 +1,18 @@
-"""Imports point down only (CONTRIBUTING, "Layers"), also those inside functions.
-
-cli  notebook                                                          compose the host side
-conformance  cloud  platform (model < s3 < data, engines < jobs < tuning < tracking < api)
-machine                                                                no torch on the host side
-runtime   worker   report                                              compose the container side
-checkpoints  metrics  debugging  profiling  tuning  tracking           never import each other
-bus  storage  pages  cost                                              standard library only
-contract  errors                                                       standard library only
-"""
+"""Imports point down only, also those inside functions; CONTRIBUTING, "Layers", draws them."""
 
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "container_src/stoker"
 # What `stoker init` writes is a user's script, not a part of the package.
@@ -284,3 +279,16 @@ def test_the_rules_see_an_import_wherever_it_hides(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path)
     assert [i.module for i in imports_of(file)] == ["torch.nn", "stoker.cli", "stoker.cli"]
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "docs/architecture/01-overview.md"])
+def test_the_layers_are_drawn_as_they_are(document):
+    text = (SOURCE.parents[1] / document).read_text().partition("## Layers")[2]
+    parts, _, inside = text.split("```")[1].partition("inside platform:")
+    words = re.findall(r"[a-z_]+", parts)
+    own = MAY_IMPORT.keys() - {"stoker", "__main__"}
+    assert own <= set(words)
+    order = [next(word for word in line.split()) for line in parts.split("\n") if line]
+    for below, above in itertools.combinations(reversed(order), 2):
+        assert above not in MAY_IMPORT[below], f"{document} draws {above} above {below}"
+    assert set(re.findall(r"[a-z0-9]+", inside)) == PLATFORM_MAY_IMPORT.keys() - {"platform"}
