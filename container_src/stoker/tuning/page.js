@@ -85,7 +85,7 @@ function drawHistory() {
   for (const t of valued) mark(svg, t, { cx: x(t.number), cy: y(t.objective) });
   for (const t of trials) if (t.objective === null) add(svg, "text", { x: x(t.number), y: bottom - 2, class: "middle" }, t.state === "Failed" ? "×" : "·");
   for (const n of makeTicks(1, last).filter((n) => Number.isInteger(n) && n > 0)) add(svg, "text", { x: x(n), y: bottom + 18, class: "middle" }, n);
-  add(svg, "text", { x: right, y: bottom + 18, class: "end" }, "trial");
+  add(svg, "text", { x: right, y: bottom + 28, class: "end" }, "trial");
 }
 
 function drawImportance() {
@@ -102,7 +102,7 @@ function drawImportance() {
     add(svg, "line", { x1: x(row.low), x2: x(row.high), y1: y + 8.5, y2: y + 8.5, class: "whisker" });
     for (const end of [row.low, row.high]) add(svg, "line", { x1: x(end), x2: x(end), y1: y + 4, y2: y + 13, class: "whisker" });
   });
-  add(svg, "text", { x: left, y: height - 6 }, "share of the variance; lines: 4 of 5 resamplings");
+  add(svg, "text", { x: left, y: height - 6 }, "share of the variance; lines: 80 % of resamplings");
 }
 
 function drawCurves() {
@@ -119,7 +119,7 @@ function drawCurves() {
     title(line, t);
   }
   for (const e of makeTicks(1, Math.max(last, 2)).filter(Number.isInteger)) add(svg, "text", { x: x(e), y: bottom + 18, class: "middle" }, e);
-  add(svg, "text", { x: right, y: bottom + 18, class: "end" }, "epoch");
+  add(svg, "text", { x: right, y: bottom + 28, class: "end" }, "epoch");
 }
 
 // Ends of an axis in words, for numbers and categories.
@@ -141,7 +141,7 @@ function drawParallel() {
     add(svg, "line", { x1: x(i), x2: x(i), y1: y(0), y2: y(1), class: "axis" });
     add(add(svg, "text", { x: x(i), y: 20, class: "middle name" }, clip(p.name, most)), "title", {}, p.name);
     if (p.values && p.values.length <= 12) {
-      p.values.forEach((value, k) => add(svg, "text", { x: x(i) + 5, y: y((k + 0.5) / p.values.length) + 4 }, clip(value, most)));
+      p.values.forEach((value, k) => add(svg, "text", { x: x(i) + 5, y: y((k + 0.5) / p.values.length) + 4, class: "outlined" }, clip(value, most)));
     } else {
       add(svg, "text", { x: x(i), y: 40, class: "middle" }, clip(top, most));
       add(svg, "text", { x: x(i), y: 318, class: "middle" }, clip(bottom, most));
