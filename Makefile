@@ -99,7 +99,7 @@ engine: ## make sure a Docker engine answers (installs and starts one as root on
 	@docker/engine.sh
 
 clean: ## remove what make has made here (not the images)
-	rm -rf $(VENV) .venv-dist dist .venv-sdk-v2* .venv-sdk-v3* .build .work .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-dist dist .venv-sdk-* .build .work .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .PHONY: install
 install: $(VENV)/.installed

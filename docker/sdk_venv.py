@@ -1,8 +1,9 @@
-"""Make the environments of SageMaker's two SDKs: `python docker/sdk_venv.py [v2] [v3] [--lock]`.
+"""Make the environments of stock clients: `python docker/sdk_venv.py [v2] [v3] [cli] [--lock]`.
 
-The host needs neither; tests and benchmarks run stock SDK code as a user has it, in `.venv-sdk-v2`
-and `.venv-sdk-v3`. They are two because the SDKs exclude each other. Safe to run any number of
-times: an environment is made again only when its lock has changed.
+The host needs none; tests and benchmarks run stock code as a user has it. SageMaker's two SDKs
+have an environment each, `.venv-sdk-v2` and `.venv-sdk-v3`, because they exclude each other; the
+AWS CLI and s3fs are in `.venv-sdk-cli`. Safe to run any number of times: an environment is made
+again only when its lock has changed.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from stoker.machine.pip_settings import PipSettings, read_pip_settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LOCKS = REPOSITORY / "tests/data/sdks"
-NAMES = ("v2", "v3")
+NAMES = ("v2", "v3", "cli")
 _HEADER = "# Made by `python docker/sdk_venv.py --lock` from {name}.in; do not edit.\n"
 _TIMEOUT_SECONDS = 1800
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Make both, or those named."""
-    parser = argparse.ArgumentParser(description="Make .venv-sdk-v2 and .venv-sdk-v3.")
+    """Make all, or those named."""
+    parser = argparse.ArgumentParser(description="Make .venv-sdk-v2, -v3 and -cli.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {' '.join(NAMES)}")
     parser.add_argument("--lock", action="store_true", help="renew the hash locks instead")
     args = parser.parse_args(argv)

@@ -20,7 +20,7 @@ _PREFIXES = ("AWS_", "SAGEMAKER_", "SM_", "STOKER_", "PYTHON")
 
 @functools.cache
 def sdk_python(name: str) -> Path:
-    """The interpreter of SDK `v2` or `v3`; its environment is made where it is missing."""
+    """The interpreter of SDK `v2` or `v3`, or of the AWS CLI (`cli`); made where it is missing."""
     subprocess.run(
         [sys.executable, REPOSITORY / "docker/sdk_venv.py", name], cwd=REPOSITORY, check=True
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.platform.tuning.tuning_jobs import make_request, wait
-from tests.sdks import run_sdk
+from tests.sdks import run_sdk, sdk_python
 
 pytestmark = pytest.mark.timeout(900)
 HERE = Path(__file__).parent
@@ -24,13 +23,16 @@ COLUMNS = [
 def aws(server, *words):
     environ = {**os.environ, **server.sdk_environ()}
     done = subprocess.run(
-        ["aws", "sagemaker", *words], env=environ, capture_output=True, text=True, timeout=120
+        [sdk_python("cli").with_name("aws"), "sagemaker", *words],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout or "{}")
 
 
-@pytest.mark.skipif(shutil.which("aws") is None, reason="the AWS CLI is not installed")
 def test_the_aws_cli_tunes(server, tmp_path):
     request = tmp_path / "request.json"
     request.write_text(json.dumps(make_request(server, "cli")))
