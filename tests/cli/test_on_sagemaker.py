@@ -71,6 +71,15 @@ def test_a_job_ends_as_on_this_machine(cloud):
     assert "KeepAlivePeriodInSeconds" not in one["ResourceConfig"]  # there it would be billed
 
 
+def test_what_a_job_left_is_found_by_its_name(cloud):
+    assert run(cloud, *CLOUD, "--name", "left").returncode == 0
+    imported = run(cloud, "runs", "import", "left", "--root", str(cloud.folder / "other"))
+    assert imported.returncode == 0, imported.stderr
+    assert "left-aws-training-job" in imported.stdout
+    shown = run(cloud, "tensorboard", "left", "--dry-run")
+    assert "s3://sagemaker-us-east-1-000000000000/left/tensorboard-output" in shown.stdout
+
+
 def test_verbs_find_a_job_that_was_sent_from_here(cloud):
     sent = run(cloud, *CLOUD, "--name", "verbs", "--detach")
     assert sent.returncode == 0, sent.stderr

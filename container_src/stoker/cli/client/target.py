@@ -62,7 +62,8 @@ def find_output(args: argparse.Namespace, text: str) -> str:
     """Where a job of SageMaker has left its output; any other text as it is."""
     if text.startswith("s3://") or Path(text).exists():
         return text
-    target = find_cloud_target(args, text)
+    # Here --root names the store of runs, not the platform of the job.
+    target = find_cloud_target(argparse.Namespace(**{**vars(args), "root": None}), text)
     if target is None:
         return text
     description = target.jobs.describe(target.name)

@@ -7,10 +7,12 @@ checksums of each file. Large files are sent in parts by boto3.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 import time
 from collections.abc import Callable
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,14 @@ from stoker.cloud.aws import Account
 from stoker.cloud.refusals import ConnectionLost, Refusal, explain
 from stoker.cloud.upload.folder import FolderFile, make_stamp
 from stoker.errors import HostError
+from stoker.machine.environment import read_environment
 from stoker.machine.failures import StorageFailed
 
 THREADS = 8
 _LARGE_BYTES = 64 * 1024 * 1024
 _TRIES = 6
 _LONGEST_PAUSE_SECONDS = 20.0
+_NOTHING = hashlib.sha256(b"").hexdigest()
 
 
 class Bucket:
@@ -36,22 +40,37 @@ class Bucket:
         import botocore.awsrequest
         import botocore.exceptions
         import botocore.httpsession
+        from botocore.utils import get_environ_proxies
 
         self._account = account
         self.name = name
-        self._client = account.client("s3")
-        verify = self._client._endpoint.http_session._verify  # the CA bundle of the settings
+        settings = account.session._session.get_config_variable
+        url = _guess_address(name, account.region)
         self._http = botocore.httpsession.URLLib3Session(
-            verify=verify, max_pool_connections=THREADS, proxies=_proxies(self._client)
+            verify=settings("ca_bundle") or True,
+            max_pool_connections=THREADS,
+            proxies=get_environ_proxies(url),
         )
         self._make_request = botocore.awsrequest.AWSRequest
         self._errors = botocore.exceptions.BotoCoreError
         self._signer = _make_signer(botocore.auth.S3SigV4Auth)
-        # Whatever the settings say of endpoints and styles of addresses, boto3 has the answer.
-        self._base = self._presigned("x").rpartition("/x")[0]
+        self._guessed = url
+
+    @cached_property
+    def _client(self) -> Any:  # noqa: ANN401 - boto3 publishes no types
+        return self._account.client("s3")
+
+    @cached_property
+    def _base(self) -> str:
+        """Of all addresses; whatever the settings say of endpoints and styles, boto3 knows it."""
+        place = {"Bucket": self.name, "Key": "x"}
+        url = urlsplit(self._client.generate_presigned_url("put_object", Params=place))
+        return f"{url.scheme}://{url.netloc}{url.path}".rpartition("/x")[0]
 
     def has(self, key: str) -> bool:
         """Whether there is such an object."""
+        if self._is_seen(key):
+            return True
         found = self._account.call("s3", "ListObjectsV2", Bucket=self.name, Prefix=key, MaxKeys=1)
         return any(each["Key"] == key for each in found.get("Contents", ()))
 
@@ -124,18 +143,32 @@ class Bucket:
                 raise problem
             time.sleep(min(_LONGEST_PAUSE_SECONDS, 2**attempt / 4) * random.uniform(0.5, 1))  # noqa: S311 - not a secret
 
+    def _is_seen(self, key: str) -> bool:
+        """Ask without boto3's client, which takes longer to make than everything else.
+
+        False may mean anything: then the client is asked.
+        """
+        try:
+            status, _ = self._request("HEAD", self._guessed, key, b"", _NOTHING)
+        except self._errors:
+            return False
+        return status == HTTPStatus.OK
+
     def _send_once(self, key: str, content: bytes, sha256: str) -> tuple[int, bytes]:
-        url = f"{self._base}/{quote(key, safe='/~')}"
-        request = self._make_request(method="PUT", url=url, data=content)
-        keys = self._account.session.get_credentials().get_frozen_credentials()
+        return self._request("PUT", self._base, key, content, sha256)
+
+    def _request(
+        self, method: str, base: str, key: str, content: bytes, sha256: str
+    ) -> tuple[int, bytes]:
+        url = f"{base}/{quote(key, safe='/~')}"
+        request = self._make_request(method=method, url=url, data=content)
+        credentials = self._account.session.get_credentials()
+        if credentials is None:
+            return HTTPStatus.UNAUTHORIZED, b""
+        keys = credentials.get_frozen_credentials()
         self._signer(keys, "s3", self._account.region, sha256).add_auth(request)
         answer = self._http.send(request.prepare())
         return answer.status_code, answer.content
-
-    def _presigned(self, key: str) -> str:
-        place = {"Bucket": self.name, "Key": key}
-        url = urlsplit(self._client.generate_presigned_url("put_object", Params=place))
-        return f"{url.scheme}://{url.netloc}{url.path}"
 
     def _refusal(self, code: str, message: str) -> Refusal:
         return Refusal(
@@ -161,14 +194,13 @@ def _make_signer(base: Any) -> Any:  # noqa: ANN401 - botocore publishes no type
     return KnownHash
 
 
-def _proxies(client: Any) -> Any:  # noqa: ANN401 - as above
-    return client.meta.config.proxies or _environment_proxies(client.meta.endpoint_url)
-
-
-def _environment_proxies(url: str) -> dict[str, str]:
-    from botocore.utils import get_environ_proxies
-
-    return dict(get_environ_proxies(url))
+def _guess_address(bucket: str, region: str) -> str:
+    """Where the bucket most likely is, without the service's rules for endpoints."""
+    environ = read_environment()
+    endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
+    if endpoint:
+        return f"{endpoint.rstrip('/')}/{bucket}"
+    return f"https://{bucket}.s3.{region}.amazonaws.com"
 
 
 def _read_error(status: int, body: bytes) -> tuple[str, str]:
