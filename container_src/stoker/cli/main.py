@@ -33,6 +33,7 @@ _VERBS = {
     "tensorboard": "show the curves and profiler traces of a job, live",
     "metric-definitions": "regexes for the metrics that a script logs",
     "report": "where the time and the money of a job went, as a page",
+    "advise": "try the advice of a job's report in short experiments",
     "rules": "list and explain rules, evaluate saved tensors",
     "tensors": "look at the tensors that were saved of a run",
     "checkpoints": "look at, verify and prune checkpoints",

@@ -30,6 +30,7 @@ def wake() -> None:
     _dump_stacks_on_request()
     _trace_on_request()
     _record_steps_on_request()
+    _try_on_request()
     _save_tensors_on_request()
     _leave_run_to_first_rank()
     # Until a script imports torch's SummaryWriter, this costs a comparison per import.
@@ -84,6 +85,20 @@ def _record_steps() -> None:
             )
     except Exception as error:  # a setting that cannot be used, or another torch
         print(f"[stoker] warning: no steps are recorded: {error}", file=sys.stderr)
+
+
+def _try_on_request() -> None:
+    import os  # as below
+
+    if os.environ.get("STOKER_TRY"):  # noqa: TID251 - as below
+        call_after_import("torch", _apply_overrides)
+
+
+def _apply_overrides() -> None:
+    # An experiment without its change would be reported as one that does not help: so it fails.
+    from stoker.profiling.overrides import apply_overrides
+
+    apply_overrides()
 
 
 def _trace_on_request() -> None:

@@ -1,4 +1,4 @@
-"""What happens besides training: checkpoints, evaluation, waiting for ranks, preparation."""
+"""What takes time in addition to training: checkpoints, evaluation, waiting for ranks, preparation."""
 
 from __future__ import annotations
 
