@@ -87,7 +87,7 @@ def make_helper_step(
     code_dir: str,
     environ: Mapping[str, str],
 ) -> Step:
-    """A program of Stoker: the user's modules do not replace Python's own, nor does it slow a GPU."""
+    """A program of Stoker: no module of the user's replaces Python's own in it."""
     # No worker: no hook is to be attached, and its crash is not the job's.
     kept = {k: v for k, v in environ.items() if k not in (WORKER_VARIABLE, FOLDER_VARIABLE)}
     path = job.environ.get("PYTHONPATH")  # without the folder of the code, see -P

@@ -1,4 +1,4 @@
-"""What takes time in addition to training: checkpoints, evaluation, waiting for ranks, preparation."""
+"""Checkpoints, evaluation, slow ranks, preparation: what takes time in addition to training."""
 
 from __future__ import annotations
 
