@@ -26,7 +26,7 @@ if str(ml) == "/opt/ml":  # a process shares this machine's other folders
 print("found", [str(p) for p in places if p.exists()], (cache / "left").exists())
 for place in [*places, cache / "left"]:
     place.write_text("x")
-print("variables", sorted(set(os.environ) & {"OLDPWD", "SHLVL", "_"}), os.environ["TEXT"])
+print("variables", sorted(set(os.environ) & {"OLDPWD", "PWD", "SHLVL", "_"}), os.environ["TEXT"])
 """
 TEXT = "two\nlines, 'quotes' and $HOME"
 

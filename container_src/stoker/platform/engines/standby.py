@@ -7,6 +7,7 @@ a folder that only it and the platform see; once the script is read, that folder
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -23,11 +24,14 @@ _CONTROL = "/run/stoker"
 _SCRIPT, _BELL = "run", "bell"
 _HOLDER = (
     f"while [ ! -f {_CONTROL}/{_SCRIPT} ]; do read -r _ < {_CONTROL}/{_BELL} || exit 1; done\n"
-    f"run=$(cat {_CONTROL}/{_SCRIPT}); rm -f {_CONTROL}/{_SCRIPT} {_CONTROL}/{_BELL}\n"
-    'eval "$run"'
+    # Not in a variable: if the image has one of that name, the job would get the command in it.
+    f'set -- "$(cat {_CONTROL}/{_SCRIPT})"; rm -f {_CONTROL}/{_SCRIPT} {_CONTROL}/{_BELL}\n'
+    'eval "$1"'
 )
 # What the waiting shell itself may have put into the environment.
-_NOT_THE_JOBS = ("OLDPWD", "SHLVL", "_")
+_NOT_THE_JOBS = ("OLDPWD", "PWD", "SHLVL", "_")
+# A shell does not set these as it is told to; none of them is a key.
+_SHELLS_OWN = re.compile("BASH.*|E?UID|GROUPS|IFS|LINENO|OPT.*|PATH|PPID|RANDOM|SECONDS|SHELLOPTS")
 _LOOK_SECONDS = 0.005
 
 
@@ -76,11 +80,19 @@ def hand_over(
 
 
 def make_script(launch: Launch, image_entrypoint: Sequence[str]) -> str:
-    """One shell command that replaces the shell by the run."""
+    """Shell commands that replace the shell by the run.
+
+    Variables hold keys: every user of the machine could read them in the command of `env`.
+    """
     command = [*(launch.entrypoint or image_entrypoint), *launch.command]
     unset = [part for name in _NOT_THE_JOBS for part in ("-u", name)]
-    variables = [f"{name}={text}" for name, text in launch.environment.items()]
-    return shlex.join(["exec", "env", *unset, *variables, *command])
+    exports, variables = [], []
+    for name, text in launch.environment.items():
+        if _SHELLS_OWN.fullmatch(name):
+            variables.append(f"{name}={text}")
+        else:
+            exports.append(f"export {name}={shlex.quote(text)}")
+    return "\n".join([*exports, shlex.join(["exec", "env", *unset, *variables, *command])])
 
 
 def _make_control(folder: Path) -> None:
