@@ -25,15 +25,14 @@ def make_variables(
     It is the same run in each attempt. A request with a tracking server of its own gets nothing
     of MLflow: ids of runs here mean nothing there.
     """
-    variables = {"AWS_ENDPOINT_URL": endpoint}
-    if TRACKING_URI in request.environment:
+    variables = {"AWS_ENDPOINT_URL": endpoint, RECORDED_VARIABLE: endpoint}
+    if request.environment.get(TRACKING_URI, endpoint) != endpoint:
         return variables
     variables |= {
         TRACKING_URI: endpoint,
         "MLFLOW_TRACKING_USERNAME": credentials.access_key,
         "MLFLOW_TRACKING_PASSWORD": credentials.secret_key,
         "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": endpoint,
-        RECORDED_VARIABLE: endpoint,
     }
     run = recorder.find_run(request.name.replace(PREFIX, "processing/"))
     if run is None:

@@ -115,7 +115,7 @@ def show_parameter(value: str | float) -> str:
     """MLflow's parameters are texts."""
     if isinstance(value, str):
         return value
-    number = float(value)
+    number = float(value)  # JSON knows no difference: a client's 3 is an int
     return str(int(number)) if number.is_integer() else repr(number)
 
 

@@ -1,0 +1,162 @@
+"""What a job finds of tracking inside of its container, and what becomes of what it writes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.platform.local_server import wait_until
+
+
+@pytest.fixture(scope="module")
+def api(module_server):
+    return module_server.boto("sagemaker")
+
+
+def read_metrics(api, job) -> dict[str, tuple[int, float]]:
+    run = api.describe_trial_component(TrialComponentName=f"{job}-aws-training-job")
+    return {each["MetricName"]: (each["Count"], each["Last"]) for each in run["Metrics"]}
+
+
+def test_a_job_has_its_run_and_leaves_what_it_was(module_server, api):
+    server = module_server
+    script = """
+        import json, os, time, urllib.request, base64
+        import stoker
+        e = os.environ
+        for step in (0, 10, 20):
+            stoker.job().log(step, loss=1 / (step + 1))
+        with open(e["SAGEMAKER_METRICS_DIRECTORY"] + "/7.json", "a") as file:
+            for step, value in ((3, 0.5), (4, 0.75)):
+                file.write(json.dumps({"MetricName": "acc", "Value": value,
+                    "Timestamp": time.time(), "IterationNumber": step}) + "\\n")
+            file.write("not JSON\\n")
+        keys = f"{e['MLFLOW_TRACKING_USERNAME']}:{e['MLFLOW_TRACKING_PASSWORD']}".encode()
+        request = urllib.request.Request(
+            e["MLFLOW_TRACKING_URI"] + "/api/2.0/mlflow/runs/get?run_id=" + e["MLFLOW_RUN_ID"],
+            headers={"Authorization": "Basic " + base64.b64encode(keys).decode()})
+        run = json.load(urllib.request.urlopen(request))["run"]["info"]
+        print("SEEN", run["run_name"], e["MLFLOW_EXPERIMENT_NAME"])
+    """
+    server.submit(
+        "inside",
+        script,
+        HyperParameters={"lr": "0.5"},
+        Environment={"STOKER_GIT_COMMIT": "0123456789-dirty"},
+        MlflowConfig={
+            "MlflowResourceArn": "arn:aws:sagemaker:us-east-1:000000000000:mlflow-app/a",
+            "MlflowExperimentName": "Of config",
+            "MlflowRunName": "named",
+        },
+    )
+    job = server.wait("inside")
+    assert job["TrainingJobStatus"] == "Completed", server.log("inside")
+    assert "SEEN named Of config" in server.log("inside")
+    assert read_metrics(api, "inside") == {"loss": (3, pytest.approx(1 / 21)), "acc": (2, 0.75)}
+    (answer,) = server.boto("sagemaker-metrics").batch_get_metrics(
+        MetricQueries=[
+            {
+                "MetricName": name,
+                "ResourceArn": job["TrainingJobArn"],
+                "MetricStat": "Last",
+                "Period": "IterationNumber",
+                "XAxisType": "IterationNumber",
+            }
+            for name in ("loss",)
+        ]
+    )["MetricQueryResults"]
+    assert answer["XAxisValues"] == [0, 10, 20]
+    assert job["MlflowConfig"]["MlflowRunName"] == "named"
+    assert set(job["MlflowDetails"]) == {"MlflowExperimentId", "MlflowRunId"}
+    output = job["ModelArtifacts"]["S3ModelArtifacts"].replace("model.tar.gz", "output.tar.gz")
+    left = json.loads(server.archive(output)["stoker/run.json"])
+    assert (left["job"], left["status"], left["hyperparameters"]["lr"]) == (
+        *("inside", "Completed"),
+        "0.5",
+    )
+    assert (left["git_commit"], left["git_dirty"]) == ("0123456789", True)
+    assert left["metrics"]["loss"]["step"] == 20
+    assert left["packages"]["torch"]
+    assert left["inputs"]["code"]["hash"].startswith("sha256:")
+
+
+def test_a_server_of_the_users_own_gets_the_run_and_the_metrics(module_server, api):
+    """The platform itself stands for it: the job has only an address and a login."""
+    server = module_server
+    keys = json.loads(server.root.credentials_file.read_text())
+    own = {
+        "MLFLOW_TRACKING_URI": server.endpoint.replace("127.0.0.1", "localhost"),
+        "MLFLOW_TRACKING_USERNAME": keys["access_key"],
+        "MLFLOW_TRACKING_PASSWORD": keys["secret_key"],
+        "MLFLOW_EXPERIMENT_NAME": "Elsewhere",
+    }
+    script = """
+        import os, stoker
+        for step in range(1500):
+            stoker.job().log(step, loss=float("nan") if step == 7 else step, acc=1.0)
+        print("RUN", os.environ["MLFLOW_RUN_ID"])
+    """
+    server.submit("to-server", script, Environment=own, HyperParameters={"lr": "0.5"})
+    server.wait("to-server")
+    where = {"Filters": [{"Name": "Parents.ExperimentName", "Value": "Elsewhere"}]}
+    (found,) = api.search(Resource="ExperimentTrialComponent", SearchExpression=where)["Results"]
+    run = found["TrialComponent"]
+    assert (run["DisplayName"], run["Status"]["PrimaryStatus"]) == ("to-server", "Completed")
+    assert run["Parameters"]["lr"] == {"StringValue": "0.5"}
+    metrics = {each["MetricName"]: (each["Count"], each["Last"]) for each in run["Metrics"]}
+    assert metrics == {"loss": (1500, 1499.0), "acc": (1500, 1.0)}
+
+    own["MLFLOW_TRACKING_URI"] = "http://127.0.0.1:9"  # no server is there
+    server.submit("server-down", script.replace('"MLFLOW_RUN_ID"', '"HOME"'), Environment=own)
+    assert server.wait("server-down")["TrainingJobStatus"] == "Completed"
+    said = [line for line in server.log("server-down") if "MLflow does not take" in line]
+    assert len(said) == 1
+    assert read_metrics(api, "server-down")["acc"] == (1500, 1.0)
+
+
+def test_a_tuning_job_is_the_parent_of_its_trials(module_server, api):
+    server = module_server
+    request = server.request("unused", "print('acc=0.5')")
+    resources = {**request["ResourceConfig"], "VolumeSizeInGB": 1}
+    api.create_hyper_parameter_tuning_job(
+        HyperParameterTuningJobName="search-1",
+        HyperParameterTuningJobConfig={
+            "Strategy": "Random",
+            "HyperParameterTuningJobObjective": {"Type": "Maximize", "MetricName": "acc"},
+            "ResourceLimits": {"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 2},
+            "ParameterRanges": {
+                "ContinuousParameterRanges": [{"Name": "lr", "MinValue": "0", "MaxValue": "1"}]
+            },
+        },
+        TrainingJobDefinition={
+            "StaticHyperParameters": request["HyperParameters"],
+            "AlgorithmSpecification": {
+                **request["AlgorithmSpecification"],
+                "MetricDefinitions": [{"Name": "acc", "Regex": "acc=([0-9.]+)"}],
+            },
+            "RoleArn": request["RoleArn"],
+            "InputDataConfig": request["InputDataConfig"],
+            "OutputDataConfig": request["OutputDataConfig"],
+            "ResourceConfig": resources,
+            "StoppingCondition": request["StoppingCondition"],
+        },
+    )
+    describe = api.describe_hyper_parameter_tuning_job
+    wait_for_end(lambda: describe(HyperParameterTuningJobName="search-1"))
+    where = {"Filters": [{"Name": "Parents.ExperimentName", "Value": "search-1-aws-tuning-job"}]}
+    found = api.search(Resource="ExperimentTrialComponent", SearchExpression=where)["Results"]
+    runs = {each["TrialComponent"]["Source"]["SourceType"]: each for each in found}
+    assert sorted(runs) == ["SageMakerHyperParameterTuningJob", "SageMakerTrainingJob"]
+    assert len(found) == 3
+    trial = runs["SageMakerTrainingJob"]["TrialComponent"]
+    parent = [tag["Value"] for tag in trial["Tags"] if tag["Key"] == "mlflow.parentRunId"]
+    assert len(parent) == 1
+    top = runs["SageMakerHyperParameterTuningJob"]["TrialComponent"]
+    assert top["Parameters"]["Strategy"] == {"StringValue": "Random"}
+    assert top["Status"]["PrimaryStatus"] == "Completed"
+
+
+def wait_for_end(describe) -> None:
+    over = ("Completed", "Failed", "Stopped")
+    wait_until(lambda: describe()["HyperParameterTuningJobStatus"] in over, "the tuning job's end")
