@@ -2,8 +2,8 @@
 
     {"schema": "stoker.run/1", "job": "a-job", "arn": "arn:…", "status": "Completed",
      "message": "", "exit_code": 0, "started": 1763300000.5, "ended": 1763300900.1,
-     "hyperparameters": {"lr": "0.1"}, "inputs": {"train": {"uri": "s3://…", "objects": 2,
-     "bytes": 1024, "hash": "sha256:…"}}, "outputs": {"model": {…}},
+     "hyperparameters": {"lr": "0.1"}, "inputs": {"train": {"uri": "s3://…"}},
+     "outputs": {"model": {"objects": 2, "bytes": 1024, "hash": "sha256:…"}},
      "metrics": {"loss": {"count": 2, "min": 0.1, "max": 0.5, "last": 0.1, "step": 9}},
      "metrics_file": "metrics.jsonl", "image": {"name": "…"}, "source_code": {…},
      "git_commit": "…", "git_dirty": false, "python": "3.11.9", "packages": {"torch": "2.13.0"}}

@@ -69,7 +69,8 @@ def make_run_facts(
         "hosts": list(job.cluster.hosts),
         "instance_type": job.cluster.instance_type,
         "inputs": {
-            channel.name: {"uri": uris.get(channel.name, ""), **describe(channel.path)}
+            # Not listed: a channel may have millions of files, and the launcher reads none.
+            channel.name: {"uri": uris.get(channel.name, "")}
             for channel in job.channels
             if channel.input_mode == "File"
         },
