@@ -1,7 +1,8 @@
 """system/incremental/<YYYYMMDDHH>/<minute>.<node>.json: what a host's hardware did, in JSON lines.
 
-The layout and the events are SageMaker's, so its readers understand the files; the dimensions that
-only Stoker has are further lines of the same form:
+The layout and the events are SageMaker's, so its readers understand the files. The dimensions that
+only Stoker has are in files of the same form below stoker/system: SageMaker's charts draw all that
+they find, and some of them only as far as the shortest series.
 
 {"Type": "cpu", "Name": "cpu0", "Dimension": "CPUUtilization", "Value": 4.76, "NodeId": "algo-1",
  "Timestamp": 1591160699.45}
@@ -65,6 +66,11 @@ GPU_THROTTLED = "GPUThrottled"
 """1 while power or heat slow the clock of a GPU, else 0."""
 
 FOLDER = "system/incremental"
+FURTHER_FOLDER = "stoker/system"
+SAGEMAKERS = frozenset(
+    (CPU_UTILIZATION, IO_WAIT, GPU_UTILIZATION, GPU_MEMORY_UTILIZATION, MEMORY, NETWORK)
+)
+"""The dimensions in `FOLDER`; all others are in `FURTHER_FOLDER`."""
 
 Key = tuple[str, str, str]
 """Node, dimension, name."""
@@ -80,21 +86,21 @@ class Series:
         self.values: list[float] = []
 
 
-def samples_file(profiler_dir: str, timestamp: float, node: str) -> str:
+def samples_file(profiler_dir: str, timestamp: float, node: str, *, folder: str = FOLDER) -> str:
     """The file that an event of this time belongs to."""
     hour = time.strftime("%Y%m%d%H", time.gmtime(timestamp))
     minute = int(timestamp) // 60 * 60
-    return f"{profiler_dir}/{FOLDER}/{hour}/{minute:010}.{node}.json"
+    return f"{profiler_dir}/{folder}/{hour}/{minute:010}.{node}.json"
 
 
 def list_sample_files(profiler_dir: str) -> Iterator[tuple[str, str, int]]:
-    """File, node and minute, in the order of time; other files are skipped."""
-    root = f"{profiler_dir}/{FOLDER}"
-    for hour in _names(root):
-        for name in _names(f"{root}/{hour}"):
-            minute, _, rest = name.partition(".")
-            if minute.isdigit() and rest.endswith(".json"):
-                yield f"{root}/{hour}/{name}", rest.removesuffix(".json"), int(minute)
+    """File, node and minute, in the order of time in each folder; other files are skipped."""
+    for root in (f"{profiler_dir}/{FOLDER}", f"{profiler_dir}/{FURTHER_FOLDER}"):
+        for hour in _names(root):
+            for name in _names(f"{root}/{hour}"):
+                minute, _, rest = name.partition(".")
+                if minute.isdigit() and rest.endswith(".json"):
+                    yield f"{root}/{hour}/{name}", rest.removesuffix(".json"), int(minute)
 
 
 def read_system_series(

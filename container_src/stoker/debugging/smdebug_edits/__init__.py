@@ -12,6 +12,7 @@ from stoker.debugging.smdebug_edits import (
     dtypes,
     hook,
     needed,
+    notebooks,
     rules,
     s3,
     spot,
@@ -24,7 +25,7 @@ EDITS: dict[int, tuple[Edit, ...]] = {
     1: needed.EDITS,
     2: (
         *(*needed.EDITS, *dtypes.EDITS, *configuration.EDITS, *hook.EDITS, *callbacks.EDITS),
-        *(*spot.EDITS, *s3.EDITS, *rules.EDITS),
+        *(*spot.EDITS, *s3.EDITS, *rules.EDITS, *notebooks.EDITS),
     ),
 }
 METADATA_EDITS = needed.METADATA_EDITS

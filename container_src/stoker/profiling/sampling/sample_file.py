@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from stoker.bus.system_samples import samples_file
+from stoker.bus.system_samples import FOLDER, FURTHER_FOLDER, SAGEMAKERS, samples_file
 from stoker.contract.files import open_regular
 from stoker.profiling.sampling.gpus import Event
 
@@ -33,8 +33,8 @@ class SampleFiles:
         self._written = 0
         self._count = 0
         self._is_full = False
-        self._path = ""
-        self._descriptor = -1
+        self._open: dict[str, tuple[str, int]] = {}
+        """Folder → path and descriptor of the file of this minute."""
 
     @property
     def slowness(self) -> int:
@@ -46,38 +46,51 @@ class SampleFiles:
         return slowness
 
     def write(self, events: Sequence[Event], timestamp: float) -> None:
-        """Writes a sample as one piece, so that a reader never sees half a line."""
-        node = self._node
-        text = "".join(
-            f'{{"Type":"{kind}","Name":"{_escaped(name)}","Dimension":"{dimension}",'
-            f'"Value":{value:.7g},"NodeId":"{node}","Timestamp":{timestamp:.3f}}}\n'
-            for kind, name, dimension, value in events
-        )
-        content = text.encode("utf-8", "replace")
-        if self._written + len(content) > self._most_bytes:
+        """Writes a sample, each file in one piece, so that a reader never sees half a line."""
+        parts: dict[str, list[str]] = {FOLDER: [], FURTHER_FOLDER: []}
+        for kind, name, dimension, value in events:
+            parts[FOLDER if dimension in SAGEMAKERS else FURTHER_FOLDER].append(
+                f'{{"Type":"{kind}","Name":"{_escaped(name)}","Dimension":"{dimension}",'
+                f'"Value":{value:.7g},"NodeId":"{self._node}","Timestamp":{timestamp:.3f}}}\n'
+            )
+        contents = {
+            folder: "".join(lines).encode("utf-8", "replace") for folder, lines in parts.items()
+        }
+        if self._written + sum(map(len, contents.values())) > self._most_bytes:
             self.trouble = f"the samples fill {self._most_bytes >> 20} MB: no more are written"
             return
         try:
             self._require_space()
-            self._open(samples_file(self._folder, timestamp, node))
-            done = os.write(self._descriptor, content)
-            if done < len(content):
-                # The disk has just become full. The readers bear a last line that is cut, but
-                # none in the middle.
-                size_bytes = os.fstat(self._descriptor).st_size
-                os.ftruncate(self._descriptor, max(0, size_bytes - done))
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._written += len(content)
+            for folder, content in contents.items():
+                self._append(folder, content, timestamp)
             self.trouble = ""
         except OSError as error:
             self.trouble = f"{error.strerror}: {self._folder}"
             self.close()
 
     def close(self) -> None:
-        """Closes the file of the minute."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor, self._path = -1, ""
+        """Closes the files of the minute."""
+        for _, descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
+    def _append(self, folder: str, content: bytes, timestamp: float) -> None:
+        path = samples_file(self._folder, timestamp, self._node, folder=folder)
+        before, descriptor = self._open.get(folder, ("", -1))
+        if path != before:
+            if self._open.pop(folder, None) is not None:
+                os.close(descriptor)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            self._open[folder] = (path, descriptor)
+        done = os.write(descriptor, content)
+        if done < len(content):
+            # The disk has just become full. The readers bear a last line that is cut, but none
+            # in the middle.
+            size_bytes = os.fstat(descriptor).st_size
+            os.ftruncate(descriptor, max(0, size_bytes - done))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._written += done
 
     def _require_space(self) -> None:
         self._count += 1
@@ -87,14 +100,6 @@ class SampleFiles:
             self._is_full = status.f_bavail * status.f_frsize < LEAST_FREE_BYTES
         if self._is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def _open(self, path: str) -> None:
-        if path == self._path:
-            return
-        self.close()
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        self._descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self._path = path
 
 
 def _escaped(name: str) -> str:

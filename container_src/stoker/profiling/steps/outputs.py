@@ -60,11 +60,13 @@ class Outputs:
             self._write_facts()
 
     def add_loader(
-        self, kind: str, begun: float, ended: float, described: Mapping[str, Any]
+        self, kind: str, begun: float, ended: float, step: int, described: Mapping[str, Any]
     ) -> None:
         """A DataLoader has started."""
         workers, is_pinned = described["num_workers"], described["pin_memory"]
-        self._timeline.add_loader(kind, begun, ended, workers=workers, is_pinned=is_pinned)
+        self._timeline.add_loader(
+            kind, begun, ended, step=step, workers=workers, is_pinned=is_pinned
+        )
 
     def follow(self, settings: ProfilerSettings) -> None:
         """The settings have been changed, perhaps."""
@@ -94,7 +96,7 @@ class Outputs:
 
     def _write_facts(self) -> None:
         self._process.is_changed = False
-        # The records are told of, if they cannot be written either.
+        # If the records cannot be written either, that has been reported.
         with contextlib.suppress(OSError):
             write_facts(self._records.path, self._process.facts)
 

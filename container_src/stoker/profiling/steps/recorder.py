@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ from stoker.profiling.steps.step_timer import Step, StepTimer
 LOOK_SECONDS = 2.0
 """Between two looks at profilerconfig.json."""
 
+_MOST_EARLY = 16
 _LOG = logging.getLogger(__name__)
 
 
@@ -63,6 +64,8 @@ class Recorder:
         self._device = DeviceClock()
         self._epoch = time.time() - time.perf_counter()
         self._outputs: Outputs | None = None
+        self._early_loaders: list[tuple[str, float, float, int, Mapping[str, Any]]] = []
+        """That started before the first step ended: until then there are no files."""
         self._optimizers: list[tuple[int, int]] = []
         """That make a step now: who, and what the timer has given."""
 
@@ -163,11 +166,14 @@ class Recorder:
             is_training = torch.is_grad_enabled() and self._process.is_in_training_mode
             described = describe_loader(loader, is_training=is_training)
             self._process.add_loader(described)
+            started = (
+                *(type(iterator).__name__, self._epoch + begun, self._epoch + self._now()),
+                *(self._timer.next_train_step, described),
+            )
             if self._outputs is not None:
-                self._outputs.add_loader(
-                    *(type(iterator).__name__, self._epoch + begun, self._epoch + self._now()),
-                    described,
-                )
+                self._outputs.add_loader(*started)
+            elif len(self._early_loaders) < _MOST_EARLY:
+                self._early_loaders.append(started)
         except Exception as error:
             self._fail(error)
 
@@ -220,6 +226,9 @@ class Recorder:
         try:
             if self._outputs is None:
                 self._outputs = Outputs(self._settings, self._process, self._epoch, _tell)
+                for started in self._early_loaders:
+                    self._outputs.add_loader(*started)
+                self._early_loaders.clear()
             self._outputs.take(step, self._device.finish_step())
             now = step.start + step.total
             if now >= self._next_look:
@@ -251,6 +260,7 @@ class Recorder:
         if self._outputs is not None:
             self._outputs.forget()
         self._outputs = None
+        self._early_loaders.clear()
         self._is_forked, self._is_on = True, False
         self._optimizers.clear()
 

@@ -79,11 +79,16 @@ class Timeline:
         self._end = max(self._end, end)
 
     def add_loader(
-        self, kind: str, begun: float, ended: float, *, workers: int, is_pinned: bool
+        self, kind: str, begun: float, ended: float, *, step: int, workers: int, is_pinned: bool
     ) -> None:
         """A DataLoader has started: Unix times."""
         start, end = int(begun * 1e6), int(ended * 1e6)
-        args = dumps({"num_workers": workers, "pin_memory": is_pinned, "pid": self._pid})
+        args = dumps(
+            {
+                **{"num_workers": workers, "pin_memory": is_pinned},
+                **{"step_num": str(step), "pid": self._pid},
+            }
+        )
         name = f"{kind}.__init__"
         self._rotate_if_due(start, end)
         self._event(LOADER_START, name, start, end - start, args)
