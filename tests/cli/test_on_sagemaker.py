@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import select
 import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +19,7 @@ from stoker.cli.client.source import read_source
 from stoker.cli.cloud.secret_files import require_no_secrets
 from stoker.machine.failures import UsageRefused
 
-from .conftest import Cli
+from .conftest import DEADLINE_SECONDS, Cli, wait_for_line
 
 pytestmark = pytest.mark.functional
 SCRIPT = """
@@ -23,8 +29,10 @@ print("[metric] step=1 loss=0.25")
 open(os.environ["SM_MODEL_DIR"] + "/model.bin", "w").write("trained")
 sys.exit(int(os.environ.get("SM_HP_CODE", "0")))
 """
+WAITS = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 TRAIN = ("train", "src/train.py", "--channel", "train=data", "--param", "lr=0.1")
 CLOUD = (*TRAIN, "--on", "sagemaker")
+LONG = ("train", "src/waits.py", "--on", "sagemaker")
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +43,9 @@ def cloud(tmp_path_factory):
         (folder / name).mkdir()
     (folder / "data/words.txt").write_text("coal")
     (folder / "src/train.py").write_text(SCRIPT)
+    (folder / "src/waits.py").write_text(
+        "import time\nprint('ready', flush=True)\ntime.sleep(600)"
+    )
     command = Cli(folder, folder / "platform")
     command.up()
     lines = command.on_platform("local", "env").stdout.splitlines()
@@ -105,14 +116,57 @@ def test_a_failed_job_and_a_missing_one_are_told_apart(cloud):
     assert "does not have it" in missing.stderr
 
 
-def test_the_same_name_twice_is_one_job(cloud):
-    first = run(cloud, *CLOUD, "--name", "twice", "--detach")
-    assert first.returncode == 0, first.stderr
-    other = run(cloud, *CLOUD, "--name", "twice", "--param", "epochs=9", "--detach")
+def test_the_same_job_twice_is_one_job_and_an_interrupt_leaves_it_running(cloud):
+    command = (*LONG, "--name", "twice")
+    first = cloud.start(*command, **cloud.environ)
+    seen = wait_for_line(first, "ready")
+    assert "so far" not in seen  # the status line is for terminals
+    same = run(cloud, *command, "--detach")
+    assert same.returncode == 0, same.stderr
+    assert "was submitted before and runs" in same.stdout
+    other = run(cloud, *command, "--param", "epochs=9", "--detach")
     assert other.returncode == 2
     assert "--name" in other.stderr
-    same = run(cloud, *CLOUD, "--name", "twice", "--detach")
-    assert same.returncode == 0, same.stderr
+    first.send_signal(signal.SIGINT)
+    out, _ = first.communicate(timeout=DEADLINE_SECONDS)
+    assert first.returncode == 130
+    assert "twice continues on SageMaker" in out
+    assert "InProgress" in run(cloud, "status", "twice").stdout
+    stopped = run(cloud, "stop", "twice", "--follow")
+    assert "twice is Stopped" in stopped.stdout
+
+
+@pytest.mark.parametrize(("answer", "status"), [("s", "Stopped"), ("d", "InProgress")])
+def test_ctrl_c_at_a_terminal_asks_what_is_meant(cloud, answer, status):
+    name = f"asked-{answer}"
+    primary, secondary = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stoker.cli.main", *LONG, "--name", name],
+        cwd=cloud.folder,
+        env={**os.environ, **cloud.environ},
+        stdin=secondary,
+        stdout=secondary,
+        stderr=secondary,
+    )
+    os.close(secondary)
+    read_until(primary, b"ready")
+    process.send_signal(signal.SIGINT)
+    read_until(primary, b"[c]ontinue?")
+    os.write(primary, answer.encode() + b"\n")
+    read_until(primary, b"stop    stoker" if answer == "d" else b"train: stopped")
+    assert process.wait(DEADLINE_SECONDS) == 130
+    os.close(primary)
+    assert status in run(cloud, "status", name).stdout
+    if answer == "d":
+        run(cloud, "stop", name)
+
+
+def read_until(descriptor, wanted):
+    seen = b""
+    while wanted not in seen:
+        readable, _, _ = select.select([descriptor], [], [], DEADLINE_SECONDS)
+        assert readable, seen.decode()
+        seen += os.read(descriptor, 65536)
 
 
 def test_a_dry_run_asks_nobody(cloud, tmp_path):

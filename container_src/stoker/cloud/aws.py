@@ -6,9 +6,10 @@ is met with the same patience. boto3 is imported when the first client is made.
 
 from __future__ import annotations
 
+import difflib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -116,7 +117,7 @@ class Account:
             HostError: the bucket is another account's, in another region, or not there.
         """
         try:
-            answer = self.call("s3", "HeadBucket", Bucket=bucket)
+            answer = self.call("s3", "HeadBucket", Bucket=bucket, **self._owner(bucket))
         except NotThere:
             if bucket != self.default_bucket:
                 code, place = "NoSuchBucket", bucket
@@ -130,6 +131,19 @@ class Account:
             message = f"{bucket} is in {where}"
             code = "PermanentRedirect"
             raise explain(_refusal("s3", "HeadBucket", code, message, region=self.region))
+
+    def _owner(self, bucket: str) -> dict[str, str]:
+        # Everyone can guess the name of the usual bucket, and make it first in another account.
+        return {"ExpectedBucketOwner": self.number} if bucket == self.default_bucket else {}
+
+    def question_types(self, instance_types: Iterable[str]) -> Iterator[str]:
+        """A remark for each type that this version of boto3 does not know; AWS may know it."""
+        model = self.client("sagemaker").meta.service_model
+        known = model.shape_for("TrainingInstanceType").enum
+        for kind in sorted(set(instance_types) - set(known)):
+            near = difflib.get_close_matches(kind, known, n=2)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            yield f"{kind} is not an instance type that this boto3 knows{hint}"
 
     def _make_bucket(self, bucket: str) -> None:
         place = {"LocationConstraint": self.region}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tempfile
 from dataclasses import dataclass
 
@@ -119,7 +120,7 @@ def _read_digests(client: str, target: PushTarget) -> str:
 
 
 def _run(command: list[str], *, stdin_text: str | None = None) -> None:
-    finished = run_live(command, stdin_text=stdin_text)
+    finished = run_live(command, stdin_text=stdin_text, stream=sys.stderr)
     if finished.code != 0:
         verb = next(word for word in command[1:] if word in ("login", "tag", "push"))
         raise PushFailed(

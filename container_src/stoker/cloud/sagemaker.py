@@ -33,8 +33,11 @@ class CloudJobs:
         self.account = account
         self.on_lost = on_lost
 
-    def create(self, request: Mapping[str, Any]) -> None:
+    def create(self, request: Mapping[str, Any]) -> bool:
         """CreateTrainingJob; a repetition that reaches AWS twice creates one job.
+
+        Returns:
+            Whether the same job was there already, and runs.
 
         Raises:
             HostError: the service does not accept it; translated.
@@ -42,22 +45,23 @@ class CloudJobs:
         name = request["TrainingJobName"]
         try:
             self.call("sagemaker", "CreateTrainingJob", **request)
-        except UsageRefused:
-            if not self._is_same(name, request):
+        except (UsageRefused, ConnectionLost):
+            # The first answer may have been lost, but not the request.
+            if not self._is_running(name, request):
                 raise
-        except ConnectionLost:
-            # The answer was lost, perhaps not the request.
-            if not self._is_same(name, request):
-                raise
+            return True
+        return False
 
-    def _is_same(self, name: str, request: Mapping[str, Any]) -> bool:
-        """Whether there is a job of this name that is what the request asked for."""
+    def _is_running(self, name: str, request: Mapping[str, Any]) -> bool:
+        """Whether a job of this name runs that is what the request asked for."""
         try:
             job = self.describe(name)
         except HostError:
             return False
         keys = ("HyperParameters", "InputDataConfig", "RoleArn", "Environment")
         if any(_plain(job.get(key)) != _plain(request.get(key)) for key in keys):
+            return False
+        if job["TrainingJobStatus"] in _FINAL:
             return False
         image = job["AlgorithmSpecification"].get("TrainingImage")
         return bool(image == request["AlgorithmSpecification"].get("TrainingImage"))

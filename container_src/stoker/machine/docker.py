@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
-from typing import IO
+from typing import IO, TextIO
 
 from stoker.machine.environment import read_environment
 from stoker.machine.failures import BuilderMissing, EngineLost, EngineMissing
@@ -210,6 +210,7 @@ def run_live(
     *,
     stdin_text: str | None = None,
     describe: Callable[[str], str] = lambda _: "",
+    stream: TextIO | None = None,
 ) -> Finished:
     """Run a long command, showing each line as it comes and keeping the last ones.
 
@@ -218,8 +219,9 @@ def run_live(
         stdin_text: written to its standard input (a password, which must not be an argument).
         describe: gets each line, and an empty text every second without one; returns what the
             command is doing, for the line at the bottom of the terminal.
+        stream: where the lines are shown, in place of stdout.
     """
-    terminal = Terminal()
+    terminal = Terminal(stream)
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     with subprocess.Popen(
         argv,

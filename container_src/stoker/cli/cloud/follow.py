@@ -21,12 +21,14 @@ from stoker.cloud.refusals import ConnectionLost, explain_failure_reason
 from stoker.cloud.request import read_machines
 from stoker.cloud.sagemaker import CloudJobs
 from stoker.cost.bill import Bill, Machines, find_machines, show_usd
+from stoker.errors import HostError
 from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import Terminal
 from stoker.machine.units import show_elapsed
 
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 5.0
 _LOCAL_PAUSE_SECONDS = 0.3
+_SLICE_SECONDS = 0.1
 _LOST_SECONDS = 900.0
 _LONGEST_LOST_PAUSE_SECONDS = 30.0
 _SUMMED_UP = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded", "MaxWaitTimeExceeded")
@@ -36,8 +38,15 @@ _INTERRUPTED = 130
 class Patience:
     """How long to wait between two looks, and while AWS cannot be reached."""
 
-    def __init__(self, terminal: Terminal, *, is_local: bool) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        *,
+        is_local: bool,
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._terminal = terminal
+        self._is_interrupted = is_interrupted
         self._is_local = is_local
         self._pause_seconds = _SHORTEST_PAUSE_SECONDS
         self._lost_since: float | None = None
@@ -49,7 +58,9 @@ class Patience:
         if self._is_local:  # a local platform is not billed by the call
             time.sleep(_LOCAL_PAUSE_SECONDS)
             return
-        time.sleep(self._pause_seconds)
+        until = time.monotonic() + self._pause_seconds
+        while time.monotonic() < until and not self._is_interrupted():
+            time.sleep(_SLICE_SECONDS)
         self._pause_seconds = min(_LONGEST_PAUSE_SECONDS, self._pause_seconds * 1.25)
 
     def see_activity(self) -> None:
@@ -73,6 +84,7 @@ def follow(
     terminal: Terminal,
     *,
     is_log_shown: bool = True,
+    is_interrupted: Callable[[], bool] = lambda: False,
     on_interrupt: Callable[[], bool] | None = None,
 ) -> Mapping[str, Any] | None:
     """Show a job until it has ended.
@@ -82,12 +94,13 @@ def follow(
         name: the job's.
         terminal: where it is shown.
         is_log_shown: else only phases and status.
+        is_interrupted: ends a pause between two looks.
         on_interrupt: called at each event; True: stop watching.
 
     Returns:
         The description of the job at its end; None if it is no longer watched.
     """
-    patience = Patience(terminal, is_local=jobs.account.is_local)
+    patience = Patience(terminal, is_local=jobs.account.is_local, is_interrupted=is_interrupted)
     jobs.on_lost = patience.on_lost
     description = jobs.describe(name)
     machines = find_machines(read_machines(description), jobs.account.region)
@@ -227,8 +240,8 @@ def watch_to_the_end(
         nonlocal is_told
         if not interrupts.count or is_told:
             return False
+        answer = _ask(terminal)  # another Ctrl-C there raises KeyboardInterrupt
         interrupts.count = 0
-        answer = _ask(terminal)
         if answer == "s":
             is_told = True
             with suppress(UsageRefused):  # it has just ended by itself
@@ -238,9 +251,20 @@ def watch_to_the_end(
 
     with Interrupts() as interrupts:
         try:
-            description = follow(jobs, name, terminal, on_interrupt=on_interrupt)
+            description = follow(
+                jobs,
+                name,
+                terminal,
+                is_interrupted=lambda: interrupts.count > 0 and not is_told,
+                on_interrupt=on_interrupt,
+            )
         except KeyboardInterrupt:  # a second Ctrl-C, quick or at the question
             description = None
+        except HostError:
+            terminal.status("")
+            terminal.line(f"train: {name} is no longer watched, but it continues")
+            say_how_to_continue(name, terminal)
+            raise
     if description is None:
         terminal.status("")
         terminal.line(f"train: {name} continues on SageMaker, and is billed")

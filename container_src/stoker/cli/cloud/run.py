@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 from stoker.cli.client.submission import Submission, TrainingSpec, make_submission
@@ -36,8 +37,8 @@ def run_training(args: argparse.Namespace) -> int:
         return 0
     terminal = Terminal(sys.stderr if args.json else sys.stdout)
     jobs = CloudJobs(Account(region=made.settings.region))
-    request = _send(made, jobs, args, terminal)
-    sent = _create(made, jobs, request)
+    made, request = _send(made, jobs, args, terminal)
+    sent = _create(made, jobs, request, terminal)
     remember(sent)
     if args.detach:
         terminal.line(f"train: {sent.name} is submitted")
@@ -58,7 +59,7 @@ def submit_tuning(
         print_dry_run(made, args)
         return None
     jobs = CloudJobs(Account(region=made.settings.region))
-    request = _send(made, jobs, args, terminal)
+    made, request = _send(made, jobs, args, terminal)
     jobs.call("sagemaker", "CreateHyperParameterTuningJob", **request)
     remember(made.sent_job(request))
     return jobs
@@ -71,22 +72,29 @@ def _complete(args: argparse.Namespace) -> argparse.Namespace:
 
 def _send(
     made: CloudSubmission, jobs: CloudJobs, args: argparse.Namespace, terminal: Terminal
-) -> dict[str, Any]:
+) -> tuple[CloudSubmission, dict[str, Any]]:
     account = jobs.account
+    # AWS's own settings may have named it in a way that a dry run does not read.
+    made = replace(made, settings=replace(made.settings, region=account.region))
     local = made.submission.request
     name = local.get("TrainingJobName") or local["HyperParameterTuningJobName"]
     terminal.line(f"train: {name} on SageMaker, account {account.number}, {account.region}")
     for text in made.submission.source.explain():
         terminal.line(f"  {text}")
+    for text in account.question_types(made.instance_types):
+        terminal.line(f"  {text}")
     request = send_everything(made, account, terminal)
     for text in made.describe_cost(request, args):
         terminal.line(f"  {text}")
-    return request
+    return made, request
 
 
-def _create(made: CloudSubmission, jobs: CloudJobs, request: dict[str, Any]) -> SentJob:
+def _create(
+    made: CloudSubmission, jobs: CloudJobs, request: dict[str, Any], terminal: Terminal
+) -> SentJob:
     if made.settings.queue:
         queue_job = submit(jobs.account, make_queue_request(request, made.settings))
         return made.sent_job(request, queue_job=queue_job)
-    jobs.create(request)
+    if jobs.create(request):
+        terminal.line(f"train: {request['TrainingJobName']} was submitted before and runs")
     return made.sent_job(request)

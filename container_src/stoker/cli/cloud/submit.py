@@ -53,6 +53,12 @@ class CloudSubmission:
         """Channels that are folders of this machine."""
         return {name: at for name, at in self.spec.channels.items() if isinstance(at, Path)}
 
+    @property
+    def instance_types(self) -> list[str]:
+        """Of all hosts, as they were asked for."""
+        groups = [group.instance_type for group in self.settings.groups]
+        return groups or list(self.settings.preferred_types) or [self.spec.instance_type]
+
     def make_request(self, places: Places) -> dict[str, Any]:
         """The request for the account."""
         make = make_tuning_request if self.is_tuning else make_training_request
@@ -219,6 +225,8 @@ def _send_channel(
     _, size_bytes = measure_folder(folder)
     reading = Progress(f"reading {name}", size_bytes, show=terminal.progress)
     content = read_folder(folder, memory=memory, on_bytes=reading.add)
+    if not content.files:
+        raise UsageRefused(f"channel {name}: {folder} has no files", fix="put a file into it")
     sent = send_folder(
         content,
         Bucket(account, bucket_name),
