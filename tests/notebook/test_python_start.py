@@ -10,6 +10,7 @@ import pytest
 from stoker.notebook.python_start import sitecustomize
 
 SDK = """
+import time
 NOTEBOOK_METADATA_FILE = "/opt/ml/metadata/resource-metadata.json"
 """
 
@@ -43,3 +44,31 @@ def test_without_the_variable_nothing_changes(folder):
     program = "import sagemaker.session as s; print(s.NOTEBOOK_METADATA_FILE)"
     ours = sitecustomize.__file__.rsplit("/", 1)[0]
     assert python(program, ours, folder) == "/opt/ml/metadata/resource-metadata.json"
+
+
+WAIT = """
+import os, time as real
+import sagemaker.session as s
+os.environ["AWS_ENDPOINT_URL"] = os.environ["ENDPOINT"]
+slept = []
+real.sleep = slept.append
+began = s.time.time()
+limit = began + 600
+s.time.sleep(10)
+while s.time.time() - began < 30:
+    pass
+print(slept[0], s.time.time() < limit, limit - float(began), s.time.gmtime(0).tm_year)
+"""
+
+
+def test_the_sdk_looks_soon_at_a_job_of_this_machine_and_its_limits_stay(folder):
+    ours = sitecustomize.__file__.rsplit("/", 1)[0]
+    environ = {"STOKER_NOTEBOOK_METADATA": "/root/file.json", "ENDPOINT": "http://127.0.0.1:1"}
+    assert python(WAIT, ours, folder, **environ) == "0.5 True 600.0 1970"
+
+
+def test_a_session_that_talks_to_aws_waits_as_long_as_its_sdk_says(folder):
+    ours = sitecustomize.__file__.rsplit("/", 1)[0]
+    program = WAIT.replace("while s.time.time() - began < 30", "while False")
+    environ = {"STOKER_NOTEBOOK_METADATA": "/root/file.json", "ENDPOINT": "https://aws.example"}
+    assert python(program, ours, folder, **environ) == "10 True 600.0 1970"

@@ -12,7 +12,7 @@ from stoker.cli.client.server import EngineName, ServerOptions, find_server, sta
 from stoker.cli.client.variables import find_conflicts, make_variables
 from stoker.machine.environment import change_environment, default_root, read_environment
 from stoker.machine.failures import UsageRefused
-from stoker.notebook.python_start.sitecustomize import show_metadata_file
+from stoker.notebook.python_start.sitecustomize import adapt_sdks
 from stoker.platform.model.root import ACCOUNT, DEFAULT_BUCKET, open_root, read_credentials
 
 # Where each SDK has its Session: v2, then v3.
@@ -74,7 +74,7 @@ def session(root: Path | str | None = None, *, engine: EngineName = "auto") -> L
     change_environment(
         make_variables(opened, server, credentials, environ), removed=find_conflicts(environ)
     )
-    show_metadata_file(str(opened.notebook_metadata_file))
+    adapt_sdks(str(opened.notebook_metadata_file))
     return LocalSession(
         endpoint=server.endpoint,
         engine=server.engine,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from botocore.exceptions import ClientError
@@ -162,6 +164,24 @@ def test_a_failure_says_what_the_script_said_and_uploads_nothing(client):
     )
     assert told["FailureReason"] == "AlgorithmError: no rows left, exit code: 7"
     assert told["ExitMessage"] == "no rows left"
+
+
+def test_the_commands_know_processing_jobs(client):
+    def stoker(*arguments, code=0):
+        command = [sys.executable, "-m", "stoker", *arguments]
+        place = ["--root", str(client.server.root.folder)]
+        done = subprocess.run([*command, *place], capture_output=True, text=True, timeout=120)
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    client.submit("shown", WAIT, **outputs(take("shown")))
+    wait_until(lambda: "waiting" in client.log("shown"), "it has started")
+    assert "InProgress" in stoker("status", "shown")
+    assert "shown is Stopped" in stoker("stop", "shown", "--follow")
+    assert stoker("logs", "shown", "--follow") == "waiting\n"
+    assert f"s3://{DEFAULT_BUCKET}/shown" in stoker("status", "shown")
+    assert "(processing)" in stoker("status")
+    assert "has no job no-such-job" in stoker("logs", "no-such-job", code=2)
 
 
 def test_jobs_are_listed_apart_from_training_jobs_and_deleted(client):

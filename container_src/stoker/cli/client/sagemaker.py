@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from stoker.bus.progress import Progress, show_nothing
 from stoker.cli.client.connection import Connection, Refusal
@@ -28,7 +28,6 @@ from stoker.platform.model.root import (
     SPARE_BYTES,
     Credentials,
     Root,
-    ServerInfo,
     read_credentials,
 )
 
@@ -40,11 +39,18 @@ _REFUSALS = ("ValidationException", "ResourceInUse", "ResourceNotFound", "Resour
 class Api:
     """The calls that Stoker's own commands need."""
 
-    def __init__(self, server: ServerInfo, credentials: Credentials, s3_folder: Path) -> None:
-        self._connection = Connection(server.endpoint, credentials)
-        self._endpoint = server.endpoint
+    log_group = LOG_GROUP
+
+    def __init__(self, endpoint: str, credentials: Credentials, s3_folder: Path) -> None:
+        self._connection = Connection(endpoint, credentials)
+        self._endpoint = endpoint
         self._credentials = credentials
         self._s3_folder = s3_folder
+
+    @classmethod
+    def over(cls, other: Api) -> Self:
+        """The same platform, for another kind of jobs."""
+        return cls(other._endpoint, other._credentials, other._s3_folder)
 
     def send_code(
         self, submission: Submission, *, show: Callable[[str], object] = show_nothing
@@ -130,7 +136,7 @@ class Api:
         """The last lines of all hosts."""
         lines: list[LogLine] = []
         for stream in self._stream_names(job):
-            place = {"logGroupName": LOG_GROUP, "logStreamName": stream, "limit": _TAIL_LINES}
+            place = {"logGroupName": self.log_group, "logStreamName": stream, "limit": _TAIL_LINES}
             page = self.call("logs", "GetLogEvents", **place)
             lines += [make_log_line(stream, event) for event in page["events"]]
         return sorted(lines, key=lambda line: line.time_ms)
@@ -174,7 +180,7 @@ class Api:
         )
 
     def _stream_names(self, job: str) -> list[str]:
-        place = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": f"{job}/"}
+        place = {"logGroupName": self.log_group, "logStreamNamePrefix": f"{job}/"}
         try:
             pages = list(self._connection.pages("logs", "DescribeLogStreams", place))
         except Refusal as refusal:
@@ -184,7 +190,7 @@ class Api:
         return [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
 
     def _read_stream(self, stream: str, tokens: dict[str, str]) -> Iterator[LogLine]:
-        place = {"logGroupName": LOG_GROUP, "logStreamName": stream, "startFromHead": True}
+        place = {"logGroupName": self.log_group, "logStreamName": stream, "startFromHead": True}
         while True:
             token = {"nextToken": tokens[stream]} if stream in tokens else {}
             page = self.call("logs", "GetLogEvents", **place, **token)
@@ -263,7 +269,7 @@ def open_api(root: Root) -> Api:
     Raises:
         HostError: none runs.
     """
-    return Api(require_server(root), read_credentials(root), root.s3_dir)
+    return Api(require_server(root).endpoint, read_credentials(root), root.s3_dir)
 
 
 def make_boto3_session(credentials: Credentials) -> Any:  # noqa: ANN401 - boto3 has no types

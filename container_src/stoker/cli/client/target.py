@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoker.cli.client.processing import open_api_of
 from stoker.cli.client.root_folder import root_folder
 from stoker.cli.client.sagemaker import Api, open_api
 from stoker.cloud.aws import Account
@@ -75,7 +76,8 @@ def open_jobs(args: argparse.Namespace, text: str | None) -> tuple[Jobs, str]:
     """What answers for the job, and its name there."""
     target = find_cloud_target(args, text)
     if target is None:
-        return open_api(Root(root_folder(args))), text or ""
+        root = Root(root_folder(args))
+        return (open_api_of(root, text) if text else open_api(root)), text or ""
     return target.jobs, target.name
 
 

@@ -16,6 +16,7 @@ from stoker.cli.client.display import (
     stop_reason,
     without_traceback,
 )
+from stoker.cli.client.processing import ProcessingApi, open_api_of, render_processing
 from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import Api, open_api
 from stoker.cli.client.target import find_cloud_target
@@ -35,16 +36,18 @@ def run(args: argparse.Namespace) -> int:
     if target := find_cloud_target(args, args.job):
         return show_in_the_cloud(target, args)
     root = Root(root_folder(args))
-    api = open_api(root)
     if args.job is None:
-        _print_all(api, args)
+        _print_all(open_api(root), args)
         return 0
+    api = open_api_of(root, args.job)
     if args.follow:
         events = (e for e in watch(api, args.job) if isinstance(e, CurrentStatus | Ended))
         show(events, Terminal(), hosts=1)
     description = api.describe(args.job)
     if args.json:
-        print(to_json(description))
+        print(to_json(api.find(args.job) if isinstance(api, ProcessingApi) else description))
+    elif isinstance(api, ProcessingApi):
+        print(*render_processing(description, root), sep="\n")
     elif is_final(description):
         print(*render_summary(description, root), sep="\n")
     else:
@@ -54,11 +57,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_all(api: Api, args: argparse.Namespace) -> None:
     jobs = list(api.list_jobs())
+    processing = list(ProcessingApi.over(api).list_jobs())
     if args.json:
-        print(to_json(jobs))
+        print(to_json([*jobs, *processing]))
         return
+    jobs = sorted([*jobs, *processing], key=lambda job: job["CreationTime"], reverse=True)
     shown = jobs if args.all else jobs[:_SHOWN_JOBS]
-    rows = [_row(api, job["TrainingJobName"]) for job in shown]
+    rows = [_row(api, job) for job in shown]
     lines = make_table([_HEADER, *rows], right=(3,))
     if sys.stdout.isatty():  # else a long reason would break the table
         lines = [line[: shutil.get_terminal_size().columns] for line in lines]
@@ -67,13 +72,17 @@ def _print_all(api: Api, args: argparse.Namespace) -> None:
         print(f"and {left} older ones: {command_line(args, 'status', '--all')}")
 
 
-def _row(api: Api, name: str) -> list[str]:
-    job = api.describe(name)
+def _row(api: Api, job: Mapping[str, Any]) -> list[str]:
+    is_processing = "ProcessingJobName" in job
+    name = job["TrainingJobName"]
+    job = job if is_processing else api.describe(name)
     when = job["CreationTime"].astimezone().strftime("%Y-%m-%d %H:%M:%S")
     status = job["TrainingJobStatus"] if is_final(job) else job["SecondaryStatus"]
-    reason = without_traceback(job.get("FailureReason", "")) or stop_reason(job)
+    reason = without_traceback(job.get("FailureReason", ""))
+    reason = reason or (job.get("ExitMessage", "") if is_processing else stop_reason(job))
     one_line = " ".join(reason.split())[:_LONGEST_REASON]
-    return [name, status, when, show_elapsed(age_seconds(job)), _main_metric(api, job), one_line]
+    metric = "(processing)" if is_processing else _main_metric(api, job)
+    return [name, status, when, show_elapsed(age_seconds(job)), metric, one_line]
 
 
 def _main_metric(api: Api, job: Mapping[str, Any]) -> str:

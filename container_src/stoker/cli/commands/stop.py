@@ -7,8 +7,8 @@ import json
 import sys
 
 from stoker.cli.client.display import show
+from stoker.cli.client.processing import open_api_of
 from stoker.cli.client.root_folder import command_line, root_folder
-from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.target import CloudTarget, Jobs, find_cloud_target
 from stoker.cli.client.watch import CurrentStatus, Ended, watch
 from stoker.cli.cloud.follow import follow
@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     """Tell the job to stop; wait for it if asked."""
     if target := find_cloud_target(args, args.job):
         return _stop_in_the_cloud(target, args)
-    api = open_api(Root(root_folder(args)))
+    api = open_api_of(Root(root_folder(args)), args.job)
     api.stop(args.job)
     if args.follow:
         # The log is for `stoker logs`; here only the status.

@@ -1,10 +1,14 @@
-"""Lets the SageMaker SDKs find the platform's role, in every Python that the shell starts.
+"""Lets the SageMaker SDKs find the platform's role, and wait no longer than its jobs take.
 
 `stoker local env` puts this folder first into PYTHONPATH. `get_execution_role()` of both SDKs asks
 a fixed address of AWS, unless a file says that this is a notebook instance: then the instance's
 role is asked for by the session's own client. So the SDKs are shown such a file. A session with
 the platform gets the platform's role; AWS does not know the instance, and the SDK continues as if
 there were no file. Nothing outside of this process is changed.
+
+Both SDKs sleep 5 to 10 s between two looks at a job, and SDK v2 looks at its status every 30 s.
+So their modules get a `time` of their own, whose `sleep` is short as long as the endpoint of AWS
+is this machine's; otherwise it is the ordinary one.
 
 Standard library only, and old syntax: it runs in the user's Python, where Stoker need not be.
 """
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from importlib import import_module
 from importlib.machinery import PathFinder
 
@@ -25,21 +30,81 @@ if TYPE_CHECKING:
 _VARIABLE = "STOKER_NOTEBOOK_METADATA"
 _MODULES = ("sagemaker.session", "sagemaker.core.helper.session_helper")  # SDK v2, SDK v3
 _CONSTANT = "NOTEBOOK_METADATA_FILE"
+# Those that wait for jobs; True: only to compare the time since the last look with 30 s do they
+# subtract one time from another.
+_WAITING = {
+    "sagemaker.session": True,
+    "sagemaker.core.helper.session_helper": True,
+    "sagemaker.core.processing": True,
+    "sagemaker.core.resources": False,
+    "sagemaker.core.common_utils": False,
+}
+_SHORTEST_SECONDS, _LONGEST_SECONDS, _SHARE = 0.5, 2.0, 0.05
+_HASTE = 60
 
 
-def show_metadata_file(file: str) -> None:
-    """Name the file to the SDKs, loaded already or later."""
-    for name in _MODULES:
+def adapt_sdks(file: str) -> None:
+    """Name the file to the SDKs, loaded already or later, and let them wait for local jobs."""
+    for name in {*_MODULES, *_WAITING}:
         if name in sys.modules:
-            setattr(sys.modules[name], _CONSTANT, file)
+            _adapt(sys.modules[name], name, file)
     sys.meta_path[:] = [
         finder for finder in sys.meta_path if type(finder).__name__ != "_SdkFinder"
     ]
     sys.meta_path.insert(0, _SdkFinder(file))
 
 
+def _adapt(module: ModuleType, name: str, file: str) -> None:
+    if name in _MODULES:
+        setattr(module, _CONSTANT, file)
+    if name in _WAITING and getattr(module, "time", None) is time:
+        setattr(module, "time", _Clock(looks_by_subtraction=_WAITING[name]))  # noqa: B010 - a module has no such type
+
+
+class _Clock:
+    """The module `time` as a module that waits for local jobs should see it."""
+
+    def __init__(self, *, looks_by_subtraction: bool) -> None:
+        self._looks_by_subtraction = looks_by_subtraction
+        self._began = self._last = 0.0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(time, name)
+
+    def sleep(self, seconds: float) -> None:
+        """Up to 2 s, and about a twentieth of the time that was waited before."""
+        now = time.monotonic()
+        if now - self._last > 2 * _LONGEST_SECONDS:  # another wait begins
+            self._began = now
+        if _is_local():
+            waited = max(_SHORTEST_SECONDS, _SHARE * (now - self._began))
+            seconds = min(seconds, waited, _LONGEST_SECONDS)
+        time.sleep(seconds)
+        self._last = time.monotonic()
+
+    def time(self) -> float:
+        """Now; a limit that a user has set is compared with it, and stays what it is."""
+        now = time.time()
+        return _Moment(now) if self._looks_by_subtraction and _is_local() else now
+
+
+class _Moment(float):
+    """A time since which more seconds have passed than the clock says."""
+
+    def __sub__(self, other: float) -> float:
+        passed = float(self) - float(other)
+        return passed * _HASTE if isinstance(other, _Moment) else passed
+
+
+def _is_local() -> bool:
+    """Whether the SDKs ask this machine: AWS itself has no address without encryption."""
+    names = ("AWS_ENDPOINT_URL_SAGEMAKER", "AWS_ENDPOINT_URL")
+    found = next(filter(None, map(os.environ.get, names)), "")  # noqa: TID251 - as below
+    return found.startswith("http://")
+
+
 class _SdkFinder:
-    """Finds the two modules as they would be found anyway, and sets the constant in them."""
+    """Finds the modules as they would be found anyway, and adapts them."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -47,7 +112,7 @@ class _SdkFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in _MODULES:
+        if name not in _MODULES and name not in _WAITING:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
@@ -55,7 +120,7 @@ class _SdkFinder:
 
             def run_and_set(module: ModuleType) -> None:
                 run(module)
-                setattr(module, _CONSTANT, self._file)
+                _adapt(module, name, self._file)
 
             spec.loader.exec_module = run_and_set  # type: ignore[method-assign]
         return spec
@@ -77,5 +142,5 @@ def _import_the_next() -> None:
 if __name__ == "sitecustomize":
     _file = os.environ.get(_VARIABLE)  # noqa: TID251 - Stoker's own reading need not be here
     if _file:
-        show_metadata_file(_file)
+        adapt_sdks(_file)
     _import_the_next()
