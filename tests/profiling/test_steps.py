@@ -47,6 +47,7 @@ EXPECTED = {
 
 
 def run(script, root, *arguments, **environ):
+    """Runs a script as the launcher would; `-m` and a module in its place, too."""
     given = {"STOKER_WORKER": "1", "STOKER_ROOT": str(root), "STOKER_PROFILE": "auto"}
     return subprocess.run(
         [sys.executable, str(script), *arguments],
@@ -112,3 +113,83 @@ def test_the_weights_are_bit_for_bit_those_of_an_unwatched_run(loops, tmp_path):
     plain = run(LOOPS, tmp_path, STOKER_PROFILE="off")
     assert plain.stdout.splitlines()[-1] == loops[2]
     assert not (tmp_path / "output").exists()
+
+
+RANKS, TRAINERS = LOOPS.with_name("ranks.py"), LOOPS.with_name("trainers.py")
+
+
+def test_each_rank_has_its_own_records(tmp_path):
+    done = run(
+        *("-m", tmp_path, "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
+        *(str(RANKS), "ranks"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = read_steps(str(tmp_path / "output/profiler"))
+    assert [steps.facts.rank for steps in found] == [0, 1]
+    assert [steps.facts.world_size for steps in found] == [2, 2]
+    for steps in found:
+        assert [row["step"] for row in rows_of(steps)] == list(range(6))
+
+
+def test_the_loops_of_lightning_and_hugging_face_are_seen(tmp_path):
+    done = run(TRAINERS, tmp_path, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    loops = [json.loads(line) for line in done.stdout.splitlines() if '"start"' in line]
+    (steps,) = read_steps(str(tmp_path / "output/profiler"))
+    rows = rows_of(steps)
+    assert len(loops) == 2
+    for loop in loops:
+        own = [r for r in rows if loop["start"] <= r["start"] + r["total"] <= loop["end"]]
+        train = [row for row in own if not row["flags"] & EVALUATION]
+        # The last step of all ends with the script.
+        assert len(train) in (5, 6), loop["name"]
+        assert len(own) - len(train) in (2, 3), loop["name"]
+        assert all(row["forward"] > 0 and row["backward"] > 0 for row in train)
+        if loop["name"] == "hugging_face":
+            assert any(row["flags"] & ACCUMULATED for row in train)
+
+
+def test_single_steps_are_profiled_and_a_profiler_of_the_script_goes_first(tmp_path):
+    config = {
+        "ProfilingParameters": {
+            "DetailedProfilingConfig": '{"StartStep": 3, "NumSteps": 2}',
+            "PythonProfilingConfig": '{"StartTimeInSecSinceEpoch": 1, "Duration": 9e9, '
+            '"ProfilerName": "pyinstrument"}',
+        }
+    }
+    write_config(tmp_path, config)
+    done = run(RANKS, tmp_path, "windows", "own", STOKER_PROFILE="")
+    assert done.returncode == 0, done.stderr
+    framework = tmp_path / "output/profiler/framework"
+    traces = framework.glob("pytorch/detailed_profiling/*/000000003/*.pt.trace.json.gz")
+    assert len(list(traces)) == 1
+    assert len(list(framework.glob("pytorch/pyinstrument/*/train-*/python_stats.json"))) == 15
+    assert len(list(framework.glob("pevents/*/*_pythontimeline.json"))) == 1
+    assert not list(framework.glob("*.tmp"))
+
+
+def test_a_running_job_can_be_told_to_stop_recording(tmp_path):
+    write_config(tmp_path, {"ProfilingParameters": {"LocalPath": str(tmp_path / "elsewhere")}})
+    done = run(RANKS, tmp_path, "switched", STOKER_PROFILE="")
+    assert done.returncode == 0, done.stderr
+    (steps,) = read_steps(str(tmp_path / "elsewhere"))
+    assert 4 <= len(rows_of(steps)) <= 6
+
+
+@pytest.mark.parametrize("place", ["file", "full disk"])
+def test_files_that_cannot_be_written_do_not_touch_the_training(tmp_path, place):
+    folder = tmp_path / "profiles"
+    if place == "file":
+        folder.write_text("in the way")
+    else:
+        (folder / "stoker").mkdir(parents=True)
+        (folder / "stoker/steps").symlink_to("/dev/full")
+    write_config(tmp_path, {"ProfilingParameters": {"LocalPath": str(folder)}})
+    done = run(RANKS, tmp_path, "windows", STOKER_PROFILE="")
+    assert done.returncode == 0
+    assert 1 <= done.stderr.count("[stoker] warning") <= 3
+
+
+def write_config(root, config):
+    (root / "input/config").mkdir(parents=True)
+    (root / "input/config/profilerconfig.json").write_text(json.dumps(config))

@@ -55,6 +55,14 @@ class PythonProfile:
         self._running, self._step, self._began_us = profile, step, int(time.time() * 1e6)
         self._count += 1
 
+    def discard(self) -> None:
+        """The script ends within a step: that one is not written."""
+        profile, self._running = self._running, None
+        if profile is not None and self._is_cprofile:
+            profile.disable()
+        elif profile is not None:
+            profile.stop()
+
     def stop(self) -> None:
         """It has ended: writes its profile.
 

@@ -55,14 +55,11 @@ class Windows:
         self._trace(step + 1, now)
 
     def close(self) -> None:
-        """The script ends: what has been recorded so far is written."""
+        """The script ends: the steps that have been traced are written."""
         if self._traces is not None:
             self._traces.close()
-        if self._python is not None and self._python.is_running:
-            try:
-                self._python.stop()
-            except Exception as error:
-                self._tell(f"no Python profile: {error}")
+        if self._python is not None:
+            self._python.discard()
 
     def forget(self) -> None:
         """In a forked process."""
