@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,22 @@ def test_names_are_unique_whatever_their_case(store):
         store.add(make_run("RUN-1"))
     with pytest.raises(RecordMissing):
         store.read(Trial, "run-1")
+
+
+def test_a_list_is_read_again_after_each_change(store, tmp_path):
+    store.add(make_run("a"))
+    assert [run.name for run in store.read_all(Run)] == ["a"]
+    with suppress(KeyError), store.transaction():
+        store.add(make_run("lost"))
+        assert len(store.read_all(Run)) == 2
+        raise KeyError
+    assert [run.name for run in store.read_all(Run)] == ["a"]
+    other = RunStore(tmp_path / "runs.sqlite")  # as another process
+    other.change(Run, "a", lambda run: replace(run, title="new"))
+    assert store.read_all(Run)[0].title == "new"
+    other.remove(Run, "a")
+    other.close()
+    assert store.read_all(Run) == []
 
 
 def test_a_renamed_record_does_not_replace_another(store):

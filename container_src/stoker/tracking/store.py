@@ -66,6 +66,10 @@ class RunStore:
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.executescript(_SCHEMA + series.SCHEMA)
         self._depth = 0
+        self._changes: dict[str, int] = {}
+        """Kind → how often this object has changed its records."""
+
+        self._known: dict[str, tuple[object, list[Any]]] = {}
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -79,6 +83,7 @@ class RunStore:
             except BaseException:
                 if self._depth == 1:
                     self._connection.execute("ROLLBACK")
+                    self._known.clear()  # it may have what was never committed
                 raise
             else:
                 if self._depth == 1:
@@ -95,6 +100,7 @@ class RunStore:
             RecordExists: there is one of its kind and name.
         """
         kind = type(record).__name__
+        self._note_change(kind)
         row = (kind, record.name.lower(), _id_of(record), record.created, _to_text(record))
         try:
             with self.transaction():
@@ -140,6 +146,7 @@ class RunStore:
                 self.add(new)
                 self._delete(kind, old.name)
                 return new
+            self._note_change(kind.__name__)
             self._connection.execute(
                 "UPDATE records SET record = ? WHERE kind = ? AND key = ?",
                 (_to_text(new), kind.__name__, name.lower()),
@@ -147,11 +154,20 @@ class RunStore:
         return new
 
     def read_all(self, kind: type[R]) -> list[R]:
-        """All records of a kind, oldest first."""
-        rows = self._select(
-            "SELECT record FROM records WHERE kind = ? ORDER BY created, key", kind.__name__
-        )
-        return [_from_text(kind, text) for (text,) in rows]
+        """All records of a kind, oldest first; parsed again only if one may have changed."""
+        with self._lock:
+            # A client that pages through 10,000 runs asks for all of them a hundred times.
+            other = self._select("PRAGMA data_version")[0]
+            version = (self._changes.get(kind.__name__, 0), other)
+            known = self._known.get(kind.__name__)
+            if known is None or known[0] != version:
+                rows = self._select(
+                    "SELECT record FROM records WHERE kind = ? ORDER BY created, key",
+                    kind.__name__,
+                )
+                known = (version, [_from_text(kind, text) for (text,) in rows])
+                self._known[kind.__name__] = known
+            return list(known[1])
 
     def remove(self, kind: type[R], name: str) -> None:
         """Remove a record, its series and its links. Raises: RecordMissing."""
@@ -162,7 +178,12 @@ class RunStore:
             if isinstance(record, Run):
                 series.remove(self._connection, record.name.lower())
 
+    def _note_change(self, kind: str) -> None:
+        with self._lock:
+            self._changes[kind] = self._changes.get(kind, 0) + 1
+
     def _delete(self, kind: type[Record], name: str) -> None:
+        self._note_change(kind.__name__)
         self._connection.execute(
             "DELETE FROM records WHERE kind = ? AND key = ?", (kind.__name__, name.lower())
         )

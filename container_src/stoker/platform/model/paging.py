@@ -48,16 +48,18 @@ def make_page(
         ApiFault: the token is not one of this list.
     """
     is_falling = params.get("SortOrder", "Ascending") == "Descending"
-    ordered = sorted(rows, key=key, reverse=is_falling)
+    placed = [(key(row), row) for row in rows]
+    placed.sort(key=lambda pair: pair[0], reverse=is_falling)
     if "NextToken" in params:
         after = _read_token(params["NextToken"])
         try:
-            ordered = [r for r in ordered if (key(r) < after if is_falling else key(r) > after)]
+            placed = [p for p in placed if (p[0] < after if is_falling else p[0] > after)]
         except TypeError as error:  # a token of a list in another order
             raise validation(f"Invalid NextToken: {params['NextToken']}") from error
     size = params.get("MaxResults", size)
-    page = ordered[:size]
-    return Page(rows=page, token=_make_token(key(page[-1])) if len(ordered) > size else "")
+    page = placed[:size]
+    token = _make_token(page[-1][0]) if len(placed) > size else ""
+    return Page(rows=[row for _, row in page], token=token)
 
 
 def _make_token(place: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -17,6 +18,7 @@ from stoker.tracking.store import RunStore
 
 Documents = Callable[[], Iterable[Mapping[str, Any]]]
 _PAGE = 100
+_RUNS = "ExperimentTrialComponent"
 _MOST_DEPTH = 20
 
 
@@ -27,11 +29,12 @@ class SearchOperations:
         """Args: others: resource, such as `TrainingJob` → its documents."""
         self._store = store
         self._resources: dict[str, tuple[str, Documents]] = {
-            "ExperimentTrialComponent": ("TrialComponent", self._components),
+            _RUNS: ("TrialComponent", self._components),
             "ExperimentTrial": ("Trial", self._trials),
             "Experiment": ("Experiment", self._experiments),
             **{name: (name, documents) for name, documents in others.items()},
         }
+        self._found: tuple[object, list[tuple[Any, Mapping[str, Any]]]] | None = None
         self._components_known: tuple[object, list[Answer]] | None = None
 
     def operations(self) -> dict[str, Operation]:
@@ -46,11 +49,25 @@ class SearchOperations:
             raise validation(f"Search of {resource} is not emulated; this platform has: {known}.")
         member, documents = self._resources[resource]
         expression = params.get("SearchExpression", {})
-        found = [each for each in documents() if matches(expression, each)]
         path = params.get("SortBy", "LastModifiedTime")
-        page = make_page(found, newest_first(params), key=_make_key(path), size=_PAGE)
+        found = self._find(resource, expression, path, documents)
+        page = make_page(found, newest_first(params), key=lambda pair: pair[0], size=_PAGE)
         hits = {"Value": len(found), "Relation": "EqualTo"}
-        return {"Results": [{member: each} for each in page.rows], "TotalHits": hits, **page.more}
+        results = [{member: each} for _, each in page.rows]
+        return {"Results": results, "TotalHits": hits, **page.more}
+
+    def _find(
+        self, resource: str, expression: Mapping[str, Any], path: str, documents: Documents
+    ) -> list[tuple[Any, Mapping[str, Any]]]:
+        """What matches, with its place; of runs kept for the next page of the same search."""
+        asked = (self._store.version(), json.dumps(expression, sort_keys=True, default=str), path)
+        if resource == _RUNS and self._found is not None and self._found[0] == asked:
+            return self._found[1]
+        key = _make_key(path)
+        found = [(key(each), each) for each in documents() if matches(expression, each)]
+        if resource == _RUNS:
+            self._found = (asked, found)
+        return found
 
     def _components(self) -> list[Answer]:
         # A client that reads 10,000 runs asks for a hundred pages: made once for all of them.
