@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from stoker.bus.metric_line import read_line
 from stoker.cli.client.sagemaker import LogLine
 
-_STEP_SECONDS = 0.4
-_FIRST_STEP_SECONDS, _HASTE_SECONDS = 0.1, 10.0
+_LEAST_STEP_SECONDS, _MOST_STEP_SECONDS = 0.05, 0.4
+_STEP_OF_ELAPSED = 0.05
 _FINAL = ("Completed", "Failed", "Stopped")
 _TRANSFERS = ("Downloading", "Uploading")
 
@@ -99,7 +99,8 @@ def watch(
             metrics=dict(metrics),
         )
         # Quick at first: the user waits for the first line; a long job needs no such haste.
-        wait(_STEP_SECONDS if time.monotonic() - began > _HASTE_SECONDS else _FIRST_STEP_SECONDS)
+        step = (time.monotonic() - began) * _STEP_OF_ELAPSED
+        wait(min(max(step, _LEAST_STEP_SECONDS), _MOST_STEP_SECONDS))
 
 
 def is_final(description: Mapping[str, Any]) -> bool:
