@@ -163,7 +163,8 @@ def _guess_action(refusal: Refusal) -> str:
 
 
 def _explain_validation(refusal: Refusal) -> HostError:
-    text = refusal.message
+    # The service lists every value that it knows: hundreds of instance types.
+    text = re.sub(r"(enum value set: \[[^\]]{80})[^\]]*\]", r"\1 …]", refusal.message)
     # Two ways of the service to say that there is no such job.
     if re.search(r"Requested resource not found|Could not find|does not exist", text):
         return NotThere(
