@@ -16,8 +16,9 @@ from tests.platform.processing.conftest import GROUP, IN, OUT, Client, give, tak
 COPY = """
     import os, pathlib, sys
     print("arguments", sys.argv[1:], os.environ["COLOUR"], flush=True)
-    data = sorted(p.name for p in pathlib.Path("/opt/ml/processing/input/data").iterdir())
-    pathlib.Path("/opt/ml/processing/output/seen.txt").write_text(" ".join(data))
+    data = pathlib.Path("/opt/ml/processing/input/data")
+    seen = " ".join(sorted(path.name for path in data.glob("*.csv")))
+    (data / "seen/seen.txt").write_text(seen)
     pathlib.Path("/opt/ml/output/message").write_text("3 rows dropped")
 """
 HOSTS = """
@@ -32,7 +33,10 @@ HOSTS = """
 """
 WAIT = """
     import pathlib, signal, sys, time
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    def leave(*_):
+        pathlib.Path("/opt/ml/processing/output/last.txt").write_text("half")
+        sys.exit(143)
+    signal.signal(signal.SIGTERM, leave)
     pathlib.Path("/opt/ml/processing/output/part.txt").write_text("half")
     print("waiting", flush=True)
     while True:
@@ -61,7 +65,7 @@ def test_inputs_reach_the_script_and_outputs_reach_s3(client):
         AppSpecification={"ContainerArguments": ["--split", "0.2"]},
         Environment={"COLOUR": "blue"},
         ProcessingInputs=[give("data", DATA, f"{IN}/data")],
-        **outputs(take("seen", key="copied")),
+        **outputs(take("seen", f"{IN}/data/seen", key="copied")),
         ExperimentConfig={"ExperimentName": "cleaning"},
         Tags=[{"Key": "team", "Value": "vision"}],
     )
@@ -142,7 +146,7 @@ def test_a_job_that_takes_too_long_is_stopped_with_what_it_has(client):
         **outputs(take("long")),
     )
     assert job["ProcessingJobStatus"] == "Stopped"
-    assert client.server.get(f"s3://{DEFAULT_BUCKET}/long/part.txt") == b"half"
+    assert client.server.get(f"s3://{DEFAULT_BUCKET}/long/last.txt") == b"half"
 
 
 def test_a_failure_says_what_the_script_said_and_uploads_nothing(client):

@@ -162,14 +162,6 @@ _FOLDERS = ("input/config", "input/data", "model", "output/data", "code", METRIC
 _PROCESSING_FOLDERS = ("config", "processing", "output")
 
 
-def _list_folders(request: TrainingRequest) -> tuple[str, ...]:
-    """Below /opt/ml, what a job finds there."""
-    if not isinstance(request, ProcessingRequest):
-        return _FOLDERS
-    outputs = (in_opt_ml(output.local_path) or "" for output in request.outputs)
-    return (*_PROCESSING_FOLDERS, *outputs)
-
-
 def prepare_hosts(
     context: JobContext,
     request: TrainingRequest,
@@ -200,7 +192,7 @@ def prepare_hosts(
     remove_end_markers(request, context.storage)
     for host in request.hosts:
         folder = context.root.host_dir(request.name, host)
-        for part in _list_folders(request):
+        for part in _PROCESSING_FOLDERS if isinstance(request, ProcessingRequest) else _FOLDERS:
             (folder / part).mkdir(parents=True, exist_ok=True)
         found = prepare_channels(
             request,
@@ -212,6 +204,9 @@ def prepare_hosts(
             layers_refused=context.engine.layers_refused,
             say=partial(say_once, context.streams, request),
         )
+        for output in request.outputs if isinstance(request, ProcessingRequest) else ():
+            # After the inputs: one of them may be in the folder above, which is made afresh.
+            (folder / (in_opt_ml(output.local_path) or "")).mkdir(parents=True, exist_ok=True)
         write_config_files(request, host, folder, addresses=network.addresses)
         for kept in list_synced_folders(request):
             if kept.checkpoints:

@@ -117,6 +117,7 @@ def read_end_texts(context: JobContext, request: TrainingRequest) -> dict[str, s
         return {host: _read(context.root, request, host, "failure") for host in request.hosts}
     return {
         host: _read(context.root, request, host, "message")
+        or _read(context.root, request, host, "failure")
         or _read_last_line(context, request, host)
         for host in request.hosts
     }
