@@ -38,6 +38,10 @@ SCRIPT = """
         number += 1
         time.sleep(0.1)
 """
+PROFILER = {
+    "S3OutputPath": f"s3://{DEFAULT_BUCKET}/profiles",
+    "ProfilingIntervalInMilliseconds": 100,
+}
 
 
 def rule(name, rule_to_invoke, **parameters):
@@ -66,15 +70,9 @@ def job(module_server, tmp_path_factory):
         rule("LowGPU", "LowGPUUtilization"),
         rule("Wrong", "CPUBottleneck", treshold="1"),
     ]
-    server.submit(
-        "job",
-        SCRIPT.replace("GO", repr(str(go))),
-        ProfilerConfig={
-            "S3OutputPath": f"s3://{DEFAULT_BUCKET}/profiles",
-            "ProfilingIntervalInMilliseconds": 100,
-        },
-        ProfilerRuleConfigurations=rules,
-    )
+    script = SCRIPT.replace("GO", repr(str(go)))
+    server.submit("job", script, ProfilerConfig=PROFILER, ProfilerRuleConfigurations=rules)
+    server.submit("plain", script, ProfilerConfig=PROFILER)
     steps = "profiles/job/profiler-output/stoker/steps"
     wait_until(lambda: server.keys(steps), "steps in S3")
     assert server.describe("job")["ProfilingStatus"] == "Enabled"
@@ -85,6 +83,10 @@ def job(module_server, tmp_path_factory):
     wait_until(
         lambda: profiler_statuses(server.describe("job"))["Slow"][0] == "IssuesFound",
         "the finding of the added rule",
+    )
+    server.wait_for_secondary("plain", "Training")
+    server.boto("sagemaker").update_training_job(
+        TrainingJobName="plain", ProfilerRuleConfigurations=[added]
     )
     go.touch()
     return server.wait("job"), server
@@ -126,6 +128,11 @@ def test_what_they_saw_and_the_page_are_where_the_service_puts_them(job):
     assert "64 loader workers share" in page
     assert any("profiler-output/system/incremental" in key for key in keys)
     assert "profiles/job/profiler-output/system/training_job_end.ts" in keys
+
+
+def test_a_rule_that_comes_to_a_job_without_any_is_evaluated_at_its_end(job):
+    _, server = job
+    assert profiler_statuses(server.wait("plain"))["Slow"][0] == "IssuesFound"
 
 
 def test_the_command_reads_a_job_with_its_stages(job, tmp_path):

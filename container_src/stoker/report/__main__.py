@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from stoker.bus.rule_plan import read_rule_plan
-from stoker.bus.rule_status import read_rule_statuses
+from stoker.bus.rule_status import read_rule_statuses, write_rule_statuses
 from stoker.contract.debugger import (
     findings_file,
     profiler_dir,
@@ -23,7 +24,13 @@ from stoker.contract.debugger import (
 from stoker.contract.files import write_atomically
 from stoker.contract.job import Job, read_job
 from stoker.debugging.evaluate.findings_file import read_findings
-from stoker.debugging.evaluate.profile_watch import REPORTS, write_reports
+from stoker.debugging.evaluate.profile_watch import (
+    REPORTS,
+    read_requested_rules,
+    write_reports,
+)
+from stoker.debugging.evaluate.watched import WatchedRule
+from stoker.debugging.profiler_rules.profile import Profile
 from stoker.debugging.report.curves import read_curves
 from stoker.debugging.specs import RuleSpec, read_specs
 from stoker.debugging.tensors import SavedTensors
@@ -43,14 +50,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     specs = _read_report_specs(job)
     run = read_run(job, arguments.outcome, specs[0].parameters if specs else {})
     page = render_report(run)
+    evaluate_added_rules(job, run.profile)
     files = [profiler_report_file(job.paths)]
     for name in [spec.name for spec in specs] or [RULE]:
         files.append(f"{rule_output_dir(job.paths)}/{name}/{REPORTS[0]}/profiler-report.html")
         folder = Path(rule_output_dir(job.paths), name, *REPORTS)
         if not folder.is_dir():  # nothing evaluated the rules while the job ran
-            _try_to_write(lambda folder=folder: write_reports(folder, run.rules.reports()), folder)
+            _try_to_write(partial(write_reports, folder, run.rules.reports()), folder)
     for file in files:
-        _try_to_write(lambda file=file: _write_page(file, page), file)
+        _try_to_write(partial(_write_page, file, page), file)
     print(f"[stoker] profile: {files[0]}", flush=True)
     return 0
 
@@ -84,6 +92,23 @@ def read_run(job: Job, outcome: str, settings: Mapping[str, str]) -> Run:
     )
 
 
+def evaluate_added_rules(job: Job, profile: Profile) -> None:
+    """Rules that UpdateTrainingJob gave to a job that began without any, so without evaluator."""
+    statuses = read_rule_statuses(job.paths)
+    known = {status.name for status in statuses}
+    added = [spec for spec in read_requested_rules(job) if spec.name not in known]
+    for spec in added:
+        rule = WatchedRule(spec)
+        last = max((int(one.numbers[-1]) for one in profile.steps_of("TRAIN")), default=0)
+        rule.evaluate_profile(profile, step=last, is_last=True)
+        rule.finish(names=[], steps=0)
+        statuses.append(rule.status)
+        folder = Path(rule_output_dir(job.paths), spec.name, *REPORTS)
+        _try_to_write(partial(write_reports, folder, rule.profiler_reports), folder)
+    if added:
+        _try_to_write(partial(write_rule_statuses, job.paths, statuses), "rules.json")
+
+
 def _trace_folders(job: Job) -> list[Path]:
     folders = (job.services.tensorboard_dir, job.paths.output_data_dir)
     return [Path(folder) for folder in folders if folder and os.path.isdir(folder)]
@@ -102,9 +127,9 @@ def _write_page(file: str, page: str) -> None:
     write_atomically(file, page)
 
 
-def _try_to_write(write: object, place: object) -> None:
+def _try_to_write(write: Callable[[], None], place: object) -> None:
     try:
-        write()  # type: ignore[operator] # a function without arguments
+        write()
     except OSError as error:
         print(f"[stoker] warning: {place} cannot be written: {error.strerror}", flush=True)
 

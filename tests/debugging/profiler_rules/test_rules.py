@@ -187,7 +187,7 @@ def test_loader_workers_are_compared_with_the_cores(workers, fires):
     assert rule.details["num_workers"] == workers
 
 
-def test_the_extensions_judge_machines_without_gpus():
+def test_the_extensions_evaluate_machines_without_gpus():
     machine = make_machine(cpu0=98, cpu1=99) | {
         (CONTAINER_CPU, "container"): make_series([99.0] * 1200),
         (CPU_LIMIT, ""): make_series([2.0] * 1200),

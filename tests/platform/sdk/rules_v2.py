@@ -6,7 +6,14 @@ import time
 
 import boto3
 import sagemaker
-from sagemaker.debugger import CollectionConfig, DebuggerHookConfig, Rule, rule_configs
+from sagemaker.debugger import (
+    CollectionConfig,
+    DebuggerHookConfig,
+    ProfilerConfig,
+    ProfilerRule,
+    Rule,
+    rule_configs,
+)
 from sagemaker.estimator import Estimator
 from sagemaker.pytorch import PyTorch
 
@@ -71,7 +78,18 @@ def wait_for_end(job):
 
 
 jobs = {
-    "tensors": Estimator(**common, entry_point="healthy.py", debugger_hook_config=hook(5)),
+    "tensors": Estimator(
+        **common,
+        entry_point="healthy.py",
+        debugger_hook_config=hook(5),
+        profiler_config=ProfilerConfig(
+            s3_output_path=f"s3://{bucket}/profiles-v2", system_monitor_interval_millis=100
+        ),
+        rules=[
+            ProfilerRule.sagemaker(rule_configs.ProfilerReport(CPUBottleneck_threshold=40)),
+            ProfilerRule.sagemaker(rule_configs.LowGPUUtilization()),
+        ],
+    ),
     "healthy": Estimator(
         **common, entry_point="healthy.py", debugger_hook_config=hook(5), rules=rules()
     ),

@@ -99,6 +99,18 @@ def test_smdebug_reads_from_s3_what_an_untouched_script_left(jobs, platform):
     assert found["ended"]
 
 
+def test_rules_of_the_profiler_are_in_the_summary_and_their_page_in_s3(jobs, platform):
+    job = jobs["tensors"]
+    assert set(summary(job)) == {"ProfilerReport", "LowGPUUtilization"}
+    assert summary(job)["LowGPUUtilization"] == "NoIssuesFound", details(job)
+    assert summary(job)["ProfilerReport"] in ("NoIssuesFound", "IssuesFound"), details(job)
+    place = f"{job['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{job['TrainingJobName']}"
+    folder = f"{place}/rule-output/ProfilerReport/profiler-output"
+    assert "The bill" in platform.file(f"{folder}/profiler-report.html").read_text()
+    report = json.loads(platform.file(f"{folder}/profiler-reports/CPUBottleneck.json").read_text())
+    assert report["RuleParameters"].startswith("threshold:40")
+
+
 def test_an_exploding_run_is_stopped_and_keeps_model_and_checkpoint(jobs, platform):
     job = jobs["exploding"]
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")

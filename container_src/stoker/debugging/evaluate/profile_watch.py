@@ -22,6 +22,8 @@ from stoker.errors import StokerError
 REPORTS = ("profiler-output", "profiler-reports")
 """Below the folder of a rule, as in the service."""
 
+_REQUEST = "trainingjobconfig.json"
+
 
 class ProfileWatch:
     """Has each rule of the profiler look as often as it wants."""
@@ -91,22 +93,17 @@ class AddedRules:
     """Rules that UpdateTrainingJob has added: the platform then writes the request again."""
 
     def __init__(self, job: Job) -> None:
-        self._file = job.paths.config_file("trainingjobconfig.json")
-        # Elsewhere the service itself evaluates those of its own request.
-        self._is_ours = PLATFORM_VARIABLE in job.environ
+        self._job = job
+        self._file = job.paths.config_file(_REQUEST)
         self._seen = self._find_version()
 
     def look(self) -> list[RuleSpec]:
         """All rules of the profiler, if the request has changed since the last look."""
-        version = self._find_version() if self._is_ours else self._seen
+        version = self._find_version()
         if version == self._seen:
             return []
         self._seen = version
-        try:
-            rules = read_object(self._file).get("ProfilerRuleConfigurations") or []
-            return read_specs(json.dumps(rules))
-        except StokerError:  # half written: it changes once more
-            return []
+        return read_requested_rules(self._job)
 
     def _find_version(self) -> tuple[int, int]:
         try:
@@ -114,6 +111,20 @@ class AddedRules:
         except OSError:
             return (0, 0)
         return (found.st_mtime_ns, found.st_ino)
+
+
+def read_requested_rules(job: Job) -> list[RuleSpec]:
+    """The rules of the profiler in the request as it is now; none elsewhere than here.
+
+    On SageMaker the service itself evaluates those of its own request.
+    """
+    if PLATFORM_VARIABLE not in job.environ:
+        return []
+    try:
+        request = read_object(job.paths.config_file(_REQUEST))
+        return read_specs(json.dumps(request.get("ProfilerRuleConfigurations") or []))
+    except StokerError:  # half written: it changes once more
+        return []
 
 
 def write_reports(folder: Path, reports: Mapping[str, Mapping[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stoker.bus.system_samples import GPU_UTILIZATION
@@ -30,8 +31,14 @@ class Bottleneck(ProfilerRule):
     gpu_threshold: float
     patience: int
 
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(settings)
+        self._stuck: list[tuple[Floats, Floats, Floats]] = []
+        """Times, GPUs and busy devices of the bottlenecks of each node."""
+
     def look(self, profile: Profile) -> Finding | None:
         self.datapoints, self.details = 0, {"low_gpu_utilization": 0, "bottlenecks": {}}
+        self._stuck = []
         moments: list[float] = []
         for node in profile.nodes:
             moments += self._look_at_node(profile, node)
@@ -66,15 +73,20 @@ class Bottleneck(ProfilerRule):
         is_stuck = is_idle & (busy[place] > self.limit()).any(axis=1)
         self.datapoints += len(times)
         self.details["low_gpu_utilization"] += int(is_idle.sum())
-        self._name_moments(times, gpus, busy[place], is_stuck)
+        self._stuck.append((times[is_stuck], gpus[is_stuck], busy[place][is_stuck]))
         return [float(moment) for moment in times[is_stuck]]
 
-    def _name_moments(self, times: Floats, gpus: Floats, busy: Floats, chosen: Any) -> None:  # noqa: ANN401 - an array
-        for row in np.flatnonzero(chosen)[:_MOST_MOMENTS]:
-            self.details["bottlenecks"][str(float(times[row]))] = {
-                "GPUs": np.flatnonzero(gpus[row] < self.gpu_threshold).tolist(),
-                self.device: np.flatnonzero(busy[row] > self.limit()).tolist(),
+    def report(self) -> dict[str, Any]:
+        # Only here: to name each moment takes longer than to find it, and a rule looks often.
+        self.details["bottlenecks"] = {
+            str(float(time)): {
+                "GPUs": np.flatnonzero(gpus < self.gpu_threshold).tolist(),
+                self.device: np.flatnonzero(busy > self.limit()).tolist(),
             }
+            for found in self._stuck
+            for time, gpus, busy in zip(*(part[:_MOST_MOMENTS] for part in found), strict=True)
+        }
+        return super().report()
 
 
 def _join(moments: list[float], gap_seconds: float = 2.0) -> list[tuple[float, float]]:

@@ -18,8 +18,9 @@ from stoker.platform.jobs.state import JobRecord
 from stoker.platform.model.root import ACCOUNT, REGION
 
 _NO_EVALUATOR = (
-    "nothing in the container evaluated this rule: its image has no evaluator; "
-    "fix: train with Stoker's image, or evaluate the saved tensors by `stoker rules run`"
+    "nothing in the container evaluated this rule: its image has no evaluator, or the rule was "
+    "added to a job that began without rules and without a profiler; fix: train with Stoker's "
+    "image, or evaluate what was saved by `stoker rules run` and `stoker report`"
 )
 _EVALUATOR_DIED = (
     "the evaluator ended before it had evaluated every step; its last words are in the job's log"
