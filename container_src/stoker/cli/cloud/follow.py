@@ -12,7 +12,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from stoker.cli.client.display import render_line, render_status, stop_reason, without_traceback
+from stoker.cli.client.display import (
+    last_metrics,
+    render_line,
+    render_status,
+    stop_reason,
+    without_traceback,
+)
 from stoker.cli.client.interrupts import Interrupts
 from stoker.cli.client.watch import CurrentStatus, Ended, Event, Transition, is_final, watch
 from stoker.cloud.job_memory import recall, remember
@@ -154,9 +160,11 @@ def render_job(description: Mapping[str, Any], region: str, tail: list[LogLine])
         since = (datetime.now(UTC) - phases[-1]["StartTime"]).total_seconds()
         message = phases[-1].get("StatusMessage", "")
         rows.append(("phase", f"{phases[-1]['Status']} for {show_elapsed(since)}: {message}"))
-    if metrics := description.get("FinalMetricDataList"):
-        text = ", ".join(f"{each['MetricName']} {each['Value']:g}" for each in metrics)
-        rows.append(("metrics", text))
+    # AWS itself knows those with a regular expression only, not those of `job.log`.
+    metrics = last_metrics(description, tail)
+    metrics |= {m["MetricName"]: m["Value"] for m in description.get("FinalMetricDataList", ())}
+    if metrics:
+        rows.append(("metrics", ", ".join(f"{name} {value:g}" for name, value in metrics.items())))
     interrupted = [
         t
         for t in description.get("SecondaryStatusTransitions", ())
@@ -169,7 +177,8 @@ def render_job(description: Mapping[str, Any], region: str, tail: list[LogLine])
     artifacts = description.get("ModelArtifacts", {}).get("S3ModelArtifacts")
     if artifacts and is_final(description):
         rows.append(("model", artifacts))
-    if lines := [line for line in tail if line.text.strip()]:
+    lines = [line for line in tail if line.text.strip()]
+    if lines and not is_final(description):
         rows.append(("log", "".join(c for c in lines[-1].text.strip()[:200] if c.isprintable())))
     return [f"  {name:<7} {text}".replace("\n", "\n" + " " * 10) for name, text in rows]
 
@@ -274,7 +283,7 @@ def watch_to_the_end(
         print(json.dumps(description, indent=1, default=str))
     terminal.line()
     terminal.line(f"train: {description['TrainingJobStatus'].lower()}")
-    for line in render_job(description, jobs.account.region, []):
+    for line in render_job(description, jobs.account.region, jobs.read_tail(name)):
         terminal.line(line)
     if is_told:
         return _INTERRUPTED

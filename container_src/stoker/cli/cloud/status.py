@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from stoker.cli.client.target import CloudTarget
-from stoker.cli.client.watch import is_final
 from stoker.cli.cloud.follow import follow, render_job
 from stoker.cloud.queue import read_queued_job
 from stoker.machine.terminal import Terminal, make_table
@@ -48,8 +47,7 @@ def show_in_the_cloud(target: CloudTarget, args: argparse.Namespace) -> int:
     if args.json:
         print(to_json(description))
         return 0
-    tail = [] if is_final(description) else jobs.read_tail(name)
-    print(*render_job(description, jobs.account.region, tail), sep="\n")
+    print(*render_job(description, jobs.account.region, jobs.read_tail(name)), sep="\n")
     return 0
 
 
