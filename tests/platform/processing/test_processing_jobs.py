@@ -185,6 +185,10 @@ def test_the_commands_know_processing_jobs(client):
     assert stoker("logs", "shown", "--follow") == "waiting\n"
     assert f"s3://{DEFAULT_BUCKET}/shown" in stoker("status", "shown")
     assert "(processing)" in stoker("status")
+    assert "removed" in stoker("local", "prune", "--older", "0s")
+    with pytest.raises(ClientError, match="not found"):
+        client.describe("shown")
+    assert client.server.keys("shown/"), "the user's own place stays"
     assert "has no job no-such-job" in stoker("logs", "no-such-job", code=2)
 
 

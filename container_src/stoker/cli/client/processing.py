@@ -43,6 +43,10 @@ class ProcessingApi(Api):
                 f"{job} cannot be stopped: it is {status}", fix="nothing: it has ended"
             ) from error
 
+    def delete_job(self, job: str) -> None:
+        """DeleteProcessingJob: its record and its log."""
+        self.call("sagemaker", "DeleteProcessingJob", ProcessingJobName=job)
+
     def list_jobs(self) -> Iterator[dict[str, Any]]:
         """All processing jobs, the newest first."""
         order = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": 100}

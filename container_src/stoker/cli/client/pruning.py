@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from stoker.cli.client.processing import ProcessingApi
 from stoker.cli.client.sagemaker import Api
 from stoker.cli.client.watch import is_final
 from stoker.platform.model.root import DEFAULT_BUCKET
@@ -26,6 +27,9 @@ class Removal:
     job: str
     """Its name; empty for code and data that no job uses any more."""
 
+    api: Api
+    """What deletes the job: the API of its kind."""
+
     keys: Mapping[str, int]
     """Objects as `bucket/key` → size in bytes."""
 
@@ -41,28 +45,34 @@ def plan_pruning(
 
     Args:
         api: the platform.
-        keep: so many of the newest jobs stay.
+        keep: so many of the newest jobs of each kind stay.
         older_seconds: only jobs that ended longer ago go.
         now: seconds since the epoch.
     """
     now = time.time() if now is None else now
-    jobs = list(api.list_jobs())
-    chosen = choose_jobs(jobs, keep=keep, older_seconds=older_seconds, now=now)
-    names = {job["TrainingJobName"] for job in jobs}
-    described = {name: api.describe(name) for name in names}
-    needed = [uri for name in names - set(chosen) for uri in list_needed(described[name])]
+    described: dict[tuple[Api, str], dict[str, Any]] = {}
+    chosen: list[tuple[Api, str]] = []
+    for kind in (api, ProcessingApi.over(api)):
+        jobs = list(kind.list_jobs())
+        names = choose_jobs(jobs, keep=keep, older_seconds=older_seconds, now=now)
+        chosen += [(kind, name) for name in names]
+        described |= {
+            (kind, j["TrainingJobName"]): kind.describe(j["TrainingJobName"]) for j in jobs
+        }
+    kept = described.keys() - set(chosen)
+    needed = [uri for key in kept for uri in list_needed(described[key])]
     removals = []
-    for name in chosen:
-        prefixes = list_prefixes(described[name])
+    for kind, name in chosen:
+        prefixes = list_prefixes(described[kind, name])
         if any(_overlap(prefix, uri) for prefix in prefixes for uri in needed):
-            needed += list_needed(described[name])
+            needed += list_needed(described[kind, name])
             continue  # another job reads from it or continues it
         keys = {
             f"{bucket}/{key}": size
             for prefix in prefixes
             for bucket, key, size, _ in api.list_objects(prefix)
         }
-        removals.append(Removal(job=name, keys=keys))
+        removals.append(Removal(job=name, api=kind, keys=keys))
     return [*removals, *_plan_shared(api, needed, now)]
 
 
@@ -75,7 +85,7 @@ def _plan_shared(api: Api, needed: Sequence[str], now: float) -> Iterator[Remova
         and not any(f"s3://{bucket}/{key}".startswith(uri) for uri in needed)
     }
     if keys:
-        yield Removal(job="", keys=keys)
+        yield Removal(job="", api=api, keys=keys)
 
 
 def choose_jobs(
@@ -104,8 +114,19 @@ def list_prefixes(description: Mapping[str, Any]) -> list[str]:
             *("DebugHookConfig", "ProfilerConfig"),
         )
     ]
-    found = (f"{place.rstrip('/')}/{job}/" for place in places if place)
+    found = [f"{place.rstrip('/')}/{job}/" for place in places if place]
+    # Of a processing job, what the SDKs put into its own folder; other places are the user's.
+    own = [f"s3://{DEFAULT_BUCKET}/{job}/{part}/" for part in ("input", "source", "output")]
+    uris = _list_processing_uris(description)
+    found += [prefix for prefix in own if any(f"{uri}/".startswith(prefix) for uri in uris)]
     return list(dict.fromkeys(found))
+
+
+def _list_processing_uris(description: Mapping[str, Any]) -> list[str]:
+    inputs = [each.get("S3Input", {}) for each in description.get("ProcessingInputs", [])]
+    outputs = description.get("ProcessingOutputConfig", {}).get("Outputs", [])
+    places = [*inputs, *(each.get("S3Output", {}) for each in outputs)]
+    return [place["S3Uri"] for place in places if "S3Uri" in place]
 
 
 def list_needed(description: Mapping[str, Any]) -> list[str]:
@@ -115,7 +136,10 @@ def list_needed(description: Mapping[str, Any]) -> list[str]:
         for channel in description.get("InputDataConfig", [])
     )
     checkpoints = description.get("CheckpointConfig", {}).get("S3Uri")
-    return [uri for uri in (*channels, checkpoints) if uri]
+    inputs = (
+        each.get("S3Input", {}).get("S3Uri") for each in description.get("ProcessingInputs", [])
+    )
+    return [uri for uri in (*channels, *inputs, checkpoints) if uri]
 
 
 def _overlap(prefix: str, uri: str) -> bool:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from stoker.cli.client.processing import ProcessingApi
 from stoker.cli.client.pruning import plan_pruning
 from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import open_api
@@ -91,7 +92,7 @@ def run_prune(args: argparse.Namespace) -> int:
         for removal in removals:
             api.delete_objects(removal.keys)
             if removal.job:
-                api.delete_job(removal.job)
+                removal.api.delete_job(removal.job)
     freed = show_size(sum(each.size_bytes for each in removals))
     count = sum(bool(each.job) for each in removals)
     verb = "would be removed" if args.dry_run else "removed"
@@ -184,7 +185,8 @@ def _measure(folder: Path) -> int:
 
 def _running_jobs(root: Root) -> list[str]:
     try:
-        jobs = list(open_api(root).list_jobs())
+        api = open_api(root)
+        jobs = [*api.list_jobs(), *ProcessingApi.over(api).list_jobs()]
     except HostError:  # it is just ending
         return []
     return [job["TrainingJobName"] for job in jobs if not is_final(job)]
