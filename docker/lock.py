@@ -18,9 +18,9 @@ from stoker.machine.pip_settings import PipSettings, read_pip_settings
 
 DOCKER = Path(__file__).resolve().parent
 FLAVORS = ("cpu", "cuda", "sklearn", "tensorflow")
-NAMES = ("build", "toolkit", "smdebug", "torchvision", *FLAVORS, "dev", "frameworks")
+NAMES = ("build", "toolkit", "smdebug", "torchvision", "tf_keras", *FLAVORS, "dev", "frameworks")
 # Installed with --no-deps: what they need is listed by hand, in common.in or next to them.
-ALONE = ("toolkit", "smdebug", "torchvision", "sklearn")
+ALONE = ("toolkit", "smdebug", "torchvision", "sklearn", "tf_keras")
 # Installed with --no-deps next to a torch that the machine already has (installed-before.txt).
 WITHOUT_TORCH = ("frameworks",)
 PYTHON = "3.11"

@@ -36,12 +36,13 @@ fi
 # at run time opens: libclang, StableHLO's Python bindings, and TensorBoard's faster reader of logs
 # (it has one in Python as well). Libraries in *.libs were edited after linking: strip breaks them.
 if [ -d "$site/tensorflow" ]; then
-    find "$site" -name '*.so*' -type f -size +200k -not -path '*.libs/*' \
+    find "$site" -name '*.so*' -type f -size +16k -not -path '*.libs/*' \
         -exec strip --strip-unneeded {} +
     rm -rf "$site/clang/native" "$site/tensorboard_data_server/bin"
     rm -f "$site/tensorflow/compiler/mlir/stablehlo/stablehlo_extension.so"
     find "$site/tensorflow" "$site/keras" "$site/h5py" -name '*_test.py' -delete
     rm -rf "$site/h5py/tests"
+    find "$site" \( -name '*.pyi' -o -name '*.pyx' -o -name '*.c' \) -delete
 fi
 
 # Headers: torch.compile on a CPU and C++ extensions compile against them, and there is no

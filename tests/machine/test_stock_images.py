@@ -89,6 +89,19 @@ def test_what_our_image_does_not_have_is_listed():
     assert find_stock_image(f"{SKLEARN}:1.9-1-cpu-py3").list_differences("1.9.1", "3.11") == []
 
 
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("tensorflow-training:2.3.1-cpu-py37", True),
+        ("tensorflow-training:2.16.2-cpu-py310", False),
+        ("tensorflow-training:2.19-cpu-py312", False),
+        ("pytorch-training:1.8-cpu-py36", False),
+    ],
+)
+def test_tensorflow_before_2_16_had_keras_2(image, expected):
+    assert find_stock_image(f"{DLC}/{image}").wants_keras_2 is expected
+
+
 def test_a_gpu_image_prefers_cuda_where_there_are_gpus():
     asked = find_stock_image(f"{DLC}/pytorch-training:2.3-gpu-py311")
     assert asked.list_local(has_gpus=True) == ("stoker:cuda", "stoker:cpu")

@@ -108,6 +108,12 @@ class StockImage:
             found.append(f"transformers {self.transformers} (list it in requirements.txt)")
         return found
 
+    @property
+    def wants_keras_2(self) -> bool:
+        """Whether `tf.keras` was Keras 2 in the asked image: before TensorFlow 2.16."""
+        numbers = [int(part) for part in re.findall(r"\d+", self.version)[:2]]
+        return self.flavor == "tensorflow" and bool(numbers) and numbers < [2, 16]
+
 
 def find_stock_image(image: str) -> StockImage | None:
     """What the name asks for; None if it is not the name of an image of AWS."""

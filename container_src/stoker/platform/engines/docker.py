@@ -282,7 +282,9 @@ class DockerEngine:
 
     def _complete(self, launch: Launch) -> Launch:
         """With the image that runs, and what this machine trusts."""
-        found = replace(launch, image=self._images.find(launch.image))
+        environment = {**self._images.environment(launch.image), **launch.environment}
+        image = self._images.find(launch.image)
+        found = replace(launch, image=image, environment=environment)
         return with_certificates(found, self._certificates)
 
     def _take_over(self, launch: Launch, standby: Standby) -> bool:

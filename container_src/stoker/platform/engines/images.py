@@ -12,6 +12,9 @@ from stoker.machine.docker_client import DockerCli
 from stoker.machine.failures import ImageMissing
 from stoker.machine.stock_images import StockImage, find_stock_image, list_repositories
 
+# TensorFlow reads it when it is imported: tf.keras is then the package tf_keras, Keras 2.
+_KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}
+
 
 class DockerImages:
     """Only what is on this machine is used: nothing is ever pulled."""
@@ -58,6 +61,12 @@ class DockerImages:
             return []
         return _explain(stock, image, local, labels=self._read_labels(local))
 
+    def environment(self, image: str) -> Mapping[str, str]:
+        """Variables that bring what runs closer to the image of AWS that was asked for."""
+        stock = find_stock_image(image)
+        is_ours = stock is not None and stock.wants_keras_2 and self.find(image) != image
+        return _KERAS_2 if is_ours else {}
+
     def digest(self, image: str) -> str:
         """The id: a local image has no digest of a registry."""
         try:
@@ -81,6 +90,11 @@ def _explain(stock: StockImage, image: str, local: str, *, labels: Mapping[str, 
     version, python = labels.get(stock.label, ""), labels.get("stoker.python.version", "")
     versions = f"{stock.framework} {version}, Python {python}".strip()
     lines = [f"asked for {image}, running {local}{f' ({versions})' if version else ''}"]
+    if stock.wants_keras_2:
+        lines.append(
+            "tf.keras is Keras 2, as it was in that version (TF_USE_LEGACY_KERAS=1); fix: "
+            "environment={'TF_USE_LEGACY_KERAS': '0'} for Keras 3"
+        )
     if missing := stock.list_differences(version, python):
         lines.append(
             f"not in {local}: {', '.join(missing)}; fix: if the script needs it, pull or build an "
