@@ -85,7 +85,7 @@ def test_a_jobs_data_and_image_lead_to_its_model(module_server, api):
     (model,) = api.list_artifacts(SourceUri=model_uri)["ArtifactSummaries"]
     above = api.query_lineage(StartArns=[model["ArtifactArn"]], Direction="Ascendants")
     types = sorted(vertex["Type"] for vertex in above["Vertices"])
-    assert types == ["DataSet", "DataSet", "Image", "SageMakerTrainingJob"]
+    assert types == ["DataSet", "Image", "SageMakerTrainingJob", "SourceCode"]
     (found,) = api.list_artifacts(SourceUri=data)["ArtifactSummaries"]
     assert found["Source"]["SourceTypes"][0]["Value"].startswith("sha256:")
     below = api.query_lineage(StartArns=[found["ArtifactArn"]], Direction="Descendants")

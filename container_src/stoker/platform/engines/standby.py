@@ -30,7 +30,7 @@ _HOLDER = (
 )
 # What the waiting shell itself may have put into the environment.
 _NOT_THE_JOBS = ("OLDPWD", "PWD", "SHLVL", "_")
-# A shell does not set these as it is told to; none of them is a key.
+# A shell sets these itself, whatever its environment says; none of them is a key.
 _SHELLS_OWN = re.compile("BASH.*|E?UID|GROUPS|IFS|LINENO|OPT.*|PATH|PPID|RANDOM|SECONDS|SHELLOPTS")
 _LOOK_SECONDS = 0.005
 
