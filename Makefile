@@ -41,6 +41,7 @@ test-fast: install sdks ## the tests that need no Docker engine
 	$(PY) -m pytest tests -m "not docker" $(SIDE_BY_SIDE)
 
 test-image: image sdks ## the tests on the built image only
+	$(STOKER) build --flavor sklearn
 	docker/compose.sh
 	$(PY) -m pytest tests $(DOCKER_TESTS)
 
