@@ -196,6 +196,6 @@ def test_the_figures_that_are_shown_are_those_that_were_measured():
     page = (REPOSITORY / "docs/measured.md").read_text()
     shown = [float(ratio) for ratio in re.findall(r"\*\*([\d.]+)\*\*", page)]
     measured = [float(ratio) for ratio in re.findall(r"\*\*([\d.]+)\*\*", results)]
-    assert len(shown) == 20
+    assert len(shown) >= 20
     for ratio in shown:
         assert any(abs(ratio - other) < 0.006 for other in measured), ratio
