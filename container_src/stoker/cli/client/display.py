@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -168,6 +169,13 @@ def file_of(uri: str, root: Root) -> Path | None:
     """The object as a file of this machine; None if there is none."""
     file = root.s3_dir / uri.removeprefix("s3://")
     return file if uri.startswith("s3://") and file.is_file() else None
+
+
+def to_json(value: object) -> str:
+    """An answer of the API, without what only its client needs."""
+    if isinstance(value, dict):
+        value = {name: part for name, part in value.items() if name != "ResponseMetadata"}
+    return json.dumps(value, indent=1, default=datetime.isoformat)
 
 
 def _status(description: Mapping[str, Any]) -> str:

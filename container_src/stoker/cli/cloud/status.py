@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 
+from stoker.cli.client.display import to_json
 from stoker.cli.client.target import CloudTarget
 from stoker.cli.cloud.follow import follow, render_job
 from stoker.cloud.queue import read_queued_job
@@ -16,13 +16,6 @@ from stoker.machine.units import show_elapsed
 
 _SHOWN_JOBS = 50
 _HEADER = ("JOB", "STATUS", "CREATED", "DURATION")
-
-
-def to_json(value: object) -> str:
-    """An answer of the API, without what only its client needs."""
-    if isinstance(value, dict):
-        value = {name: part for name, part in value.items() if name != "ResponseMetadata"}
-    return json.dumps(value, indent=1, default=datetime.isoformat)
 
 
 def show_in_the_cloud(target: CloudTarget, args: argparse.Namespace) -> int:

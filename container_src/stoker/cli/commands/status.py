@@ -14,6 +14,7 @@ from stoker.cli.client.display import (
     render_summary,
     show,
     stop_reason,
+    to_json,
     without_traceback,
 )
 from stoker.cli.client.processing import ProcessingApi, open_api_of, render_processing
@@ -21,7 +22,7 @@ from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import Api, open_api
 from stoker.cli.client.target import find_cloud_target
 from stoker.cli.client.watch import CurrentStatus, Ended, age_seconds, is_final, watch
-from stoker.cli.cloud.status import show_in_the_cloud, to_json
+from stoker.cli.cloud.status import show_in_the_cloud
 from stoker.machine.terminal import Terminal, make_table
 from stoker.machine.units import show_elapsed
 from stoker.platform.model.root import Root

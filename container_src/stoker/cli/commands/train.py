@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from stoker.cli.client.display import render_summary, show
+from stoker.cli.client.display import render_summary, show, to_json
 from stoker.cli.client.interrupts import Interrupts
 from stoker.cli.client.preflight import require_accepted, require_image
 from stoker.cli.client.root_folder import command_line, root_folder
@@ -18,9 +18,7 @@ from stoker.cli.client.server import ServerOptions, find_server, start_server
 from stoker.cli.client.submission import make_submission
 from stoker.cli.client.training_spec import make_spec
 from stoker.cli.client.watch import Event, watch
-from stoker.cli.cloud.options import require_place
-from stoker.cli.cloud.run import run_training
-from stoker.cli.cloud.status import to_json
+from stoker.cli.cloud.place import require_place
 from stoker.cli.commands.local import require_engine_asked_for
 from stoker.errors import HostError
 from stoker.machine.failures import UsageRefused
@@ -36,6 +34,9 @@ def run(args: argparse.Namespace) -> int:
     """Make the request; print it or carry it out."""
     require_place(args)
     if args.on == "sagemaker":
+        # Here, not above: a job of this machine need not wait for what it does not use.
+        from stoker.cli.cloud.run import run_training
+
         return run_training(args)
     spec = make_spec(args)
     submission = make_submission(spec)

@@ -28,7 +28,7 @@ from stoker.cli.client.tuning_display import (
 )
 from stoker.cli.client.tuning_page import render_search
 from stoker.cli.client.tuning_request import SCRIPT_TAG, make_tuning_submission
-from stoker.cli.cloud.options import require_place
+from stoker.cli.cloud.place import require_place
 from stoker.cli.cloud.run import submit_tuning
 from stoker.cli.commands.train import ensure_server
 from stoker.cloud.sagemaker import CloudJobs
