@@ -12,6 +12,7 @@ from figures import CannotMeasure, say
 
 TOOLKIT = "sagemaker-training==5.1.4"
 OPTUNA = ("optuna==5.0.0", "scipy", "torch==2.13.0")
+TRACEML = ("traceml-ai==0.5.0", "numpy")
 MOTO = "moto[s3,server]==5.2.5"
 _REPOSITORY = Path(__file__).resolve().parents[1]
 _BUILD = _REPOSITORY / ".build/benchmarks"
@@ -38,6 +39,11 @@ def make_optuna_venv() -> Path:
 def make_moto_venv() -> Path:
     """An environment with moto, which plays AWS in memory."""
     return _make_venv("moto", [MOTO], stamp=f"{sys.version} {MOTO}")
+
+
+def make_traceml_venv() -> Path:
+    """An environment with TraceML; torch comes from the one that measures."""
+    return _make_venv("traceml", list(TRACEML), stamp=f"{sys.version} {TRACEML}")
 
 
 def make_stock_smdebug() -> Path:

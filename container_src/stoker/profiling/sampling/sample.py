@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 
 from stoker.bus import system_samples as names
@@ -13,6 +14,10 @@ from stoker.profiling.sampling.processes import Processes
 
 PROCESS_SECONDS = 5.0
 """Between two looks at all processes."""
+
+MOST_PROCESS_SECONDS = 60.0
+PROCESS_SHARE = 0.0002
+"""Of a core: where there are hundreds of processes, they are looked at less often."""
 
 _FIRST_PROCESS_SECONDS = 1.0  # for a job that does not take long
 
@@ -128,9 +133,13 @@ class Sampler:
         if elapsed < self._process_seconds:
             return
         is_first = math.isinf(elapsed)
-        self._process_seconds = _FIRST_PROCESS_SECONDS if is_first else PROCESS_SECONDS
         self._processes_time = now
+        begun = time.thread_time()
         busiest, runnable = self._processes.look(0.0 if is_first else elapsed)
+        wait = max(PROCESS_SECONDS, (time.thread_time() - begun) / PROCESS_SHARE)
+        self._process_seconds = min(
+            wait if not is_first else _FIRST_PROCESS_SECONDS, MOST_PROCESS_SECONDS
+        )
         yield "cpu", "container", names.RUNNABLE, float(runnable)
         for usage in busiest:
             yield "process", usage.name, names.PROCESS_CPU, usage.cpu_percent
