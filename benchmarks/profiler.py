@@ -158,7 +158,7 @@ class _Worker:
 
 
 def work(environ: dict[str, str]) -> None:
-    """Trains by turns until nobody asks any more."""
+    """Trains by turns until the connection is closed."""
     import contextlib
 
     import torch
