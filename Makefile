@@ -14,11 +14,11 @@ SIDE_BY_SIDE := -n $(shell expr $$(nproc) + 1) --dist loadfile
 DOCKER_TESTS := -m docker -n 2 --dist loadfile
 SOURCES := $(shell find container_src -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml
 
-.PHONY: help train test test-fast test-image test-cuda check format image sdks lock push dist bench compare \
+.PHONY: help train test test-fast test-image test-cuda test-tensorflow check format image sdks lock push dist bench compare \
 	cross torture stacks engine clean
 
 help: ## list all commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 train: install ## set everything up and train the example as a job of the local platform
 	@[ -f $(EXAMPLE)/data/train.pt ] || $(PY) $(EXAMPLE)/make_data.py $(EXAMPLE)/data
@@ -51,6 +51,12 @@ test-cuda: install engine ## build the CUDA image and run it on a CPU; look into
 	$(STOKER) build --flavor sklearn
 	STOKER_TEST_IMAGE=stoker:sklearn $(PY) -m pytest -q tests/docker/test_build_hygiene.py
 
+test-tensorflow: install engine ## build the TensorFlow image, check it and run its tests
+	$(STOKER) build --flavor tensorflow
+	$(STOKER) check stoker:tensorflow
+	STOKER_TEST_IMAGE=stoker:tensorflow $(PY) -m pytest $(DOCKER_TESTS) tests/docker/test_tensorflow.py \
+		tests/docker/test_build_hygiene.py tests/platform/sdk/test_example_notebooks.py
+
 check: install ## ruff, mypy --strict, layers
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -61,7 +67,7 @@ format: install ## format the code
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-image: install engine ## build the image: make image FLAVOR=cpu|cuda|sklearn
+image: install engine ## build the image: make image FLAVOR=cpu|cuda|sklearn|tensorflow
 	$(STOKER) build --flavor $(FLAVOR)
 
 sdks: install ## environments of SageMaker's SDKs v2 and v3, for tests and benchmarks

@@ -27,6 +27,11 @@ def sdk_python(name: str) -> Path:
     return REPOSITORY / f".venv-sdk-{name}/bin/python"
 
 
+def clean_environ() -> dict[str, str]:
+    """The tester's own variables without those that would steer an SDK."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(_PREFIXES)}
+
+
 def run_sdk(
     name: str,
     script: Path,
@@ -46,7 +51,7 @@ def run_sdk(
     Returns:
         What the last line said.
     """
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(_PREFIXES)}
+    clean = clean_environ()
     done = subprocess.run(
         [*before, str(sdk_python(name)), str(script), *arguments],
         env={**clean, "AWS_EC2_METADATA_DISABLED": "true", **(environ or {})},
