@@ -76,6 +76,16 @@ def test_debugger_tensor_view_and_experiments(run):
     assert "stripes-lenet" in printed
 
 
+@pytest.mark.skipif(HAS_TENSORFLOW, reason="it is for PyTorch's image")
+def test_the_book_chapter(run):
+    printed = run("book_chapter")
+    assert "'step-000004'" in printed
+    assert "Stopped IssuesFound" in printed
+    assert "'system'" in printed
+    assert "FinalObjectiveValue" in printed
+    assert "Completed 1 interruption" in printed
+
+
 @pytest.mark.skipif(not HAS_TENSORFLOW, reason="make test-tensorflow runs it")
 def test_script_mode_with_tensorflow_and_with_keras_on_torch(run):
     printed = run("tensorflow_script_mode")
