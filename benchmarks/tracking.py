@@ -4,8 +4,9 @@ Usage: python benchmarks/tracking.py [--runs 1000] [--rounds 9] [--json]
 
 Both servers get the same requests over HTTP, in turns, from the same client: one connection per
 request, as mlflow's own client without a session has it. mlflow is that of .venv-sdk-v3, with one
-worker. The last figure is a thinned read of a series of 1,000,000 points from the run store; its
-other column is the goal of 100 ms.
+worker. `job.log` is timed in the training thread, with a tracking server (ours) and without one
+(peer), in turns. The last figure is a thinned read of a series of 1,000,000 points from the run
+store; its other column is the goal of 100 ms.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ def measure(args: argparse.Namespace) -> list[Figure]:
                     goal=0.1,
                 ),
                 *_compare_calls(ours, theirs, args.runs, args.rounds),
+                _measure_log(ours, Path(folder), args.rounds),
             ]
         return [*figures, _measure_thinned(Path(folder))]
 
@@ -205,6 +207,57 @@ def _wait(process: subprocess.Popen[bytes], fact: Callable[[], bool]) -> None:
         if process.poll() is not None or time.monotonic() > deadline:
             raise CannotMeasure(f"{process.args!r} did not start")
         time.sleep(0.02)
+
+
+_LOG_SCRIPT = """
+import sys, time
+import stoker
+job = stoker.job()
+job.log(0, loss=0.5)
+time.sleep(1)
+taken = []
+for start in range(1, 2001):
+    began = time.perf_counter()
+    job.log(start, loss=0.5)
+    taken.append(time.perf_counter() - began)
+    if start % 100 == 0:
+        time.sleep(0.02)
+print("TAKEN", sorted(taken)[len(taken) // 2] * 1e6)
+"""
+
+
+def _measure_log(tracker: Tracker, folder: Path, rounds: int) -> Figure:
+    answer = tracker.call("runs/create", {"experiment_id": "0", "start_time": 1})
+    user, _, password = base64.b64decode(tracker.authorization[6:]).decode().partition(":")
+    variables = {
+        "MLFLOW_TRACKING_URI": tracker.address,
+        "MLFLOW_TRACKING_USERNAME": user,
+        "MLFLOW_TRACKING_PASSWORD": password,
+        "MLFLOW_RUN_ID": answer["run"]["info"]["run_id"],  # type: ignore[index]  # JSON
+    }
+    taken: dict[bool, list[float]] = {True: [], False: []}
+    for turn in range(2 * rounds):
+        is_on = turn % 2 == 0
+        root = folder / f"job-{turn}"
+        root.mkdir()
+        environ = {"PATH": "/usr/bin:/bin", "STOKER_ROOT": str(root)}
+        done = subprocess.run(
+            [sys.executable, "-c", _LOG_SCRIPT],
+            env={**environ, **(variables if is_on else {})},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        line = next(each for each in done.stdout.splitlines() if each.startswith("TAKEN"))
+        taken[is_on].append(float(line.split()[1]))
+    return Figure(
+        name="job.log in the training thread, with a tracking server",
+        ours=median(taken[True]),
+        peer=median(taken[False]),
+        unit="µs",
+        goal=1.3,
+    )
 
 
 def _measure_thinned(folder: Path) -> Figure:
