@@ -92,14 +92,22 @@ def test_a_job_is_sampled_from_start_to_end(tmp_path):
     code = """
 import json, os, time
 root = os.environ["STOKER_ROOT"]
+def times():
+    found = set()
+    for folder, _, names in os.walk(f"{root}/output/profiler/system"):
+        for name in names:
+            with open(f"{folder}/{name}") as file:
+                found |= {json.loads(line)["Timestamp"] for line in file if line.endswith("}\\n")}
+    return sorted(found)
 with open("/proc/self/comm", "w") as comm: comm.write('a "b" \\\\')
 end = time.time() + 1.5
 while time.time() < end: pass
 with open(f"{root}/new.json", "w") as file:
     json.dump({"ProfilingIntervalInMilliseconds": 100, "DisableProfiler": False}, file)
 os.replace(f"{root}/new.json", f"{root}/input/config/profilerconfig.json")
-end = time.time() + 2.5
-while time.time() < end: pass
+end = time.time() + 60
+while time.time() < end and not any(b - a < 0.45 for a, b in zip(times(), times()[1:])):
+    time.sleep(0.05)
 """
     run = _run_job(tmp_path, code, {"ProfilingIntervalInMilliseconds": 500})
     assert run.returncode == 0, run.stderr
@@ -111,12 +119,12 @@ while time.time() < end: pass
     series = read_system_series(str(profiler))
     used = series["algo-1", "ContainerCPUUtilization", "container"]
     gaps = [b - a for a, b in zip(used.times, used.times[1:], strict=False)]
-    assert min(gaps[:-1]) < 0.45 <= max(gaps)
+    assert min(gaps[:-1]) < 0.45 <= max(gaps)  # the script has waited for it
     assert any(name.endswith("a ?b? ?") for _, kind, name in series if "Process" in kind)
     assert (profiler / "system/training_job_end.ts").exists()
     phases = {phase.phase: phase for phase in read_phases(str(profiler))}
     assert list(phases) == ["start", "training", "finish"]
-    assert phases["training"].end - phases["training"].start > 4
+    assert phases["training"].end - phases["training"].start > 1.5
 
 
 @pytest.mark.parametrize("environ", [{}, {"STOKER_PROFILE": "off"}])
