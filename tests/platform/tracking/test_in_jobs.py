@@ -78,7 +78,8 @@ def test_a_job_has_its_run_and_leaves_what_it_was(module_server, api):
     assert (left["git_commit"], left["git_dirty"]) == ("0123456789", True)
     assert left["metrics"]["loss"]["step"] == 20
     assert left["packages"]["torch"]
-    assert left["inputs"]["code"]["hash"].startswith("sha256:")
+    assert left["inputs"]["code"]["uri"].startswith("s3://")
+    assert left["source_code"]["hash"].startswith("sha256:")
 
 
 def test_a_server_of_the_users_own_gets_the_run_and_the_metrics(module_server, api):
