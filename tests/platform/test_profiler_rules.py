@@ -111,9 +111,7 @@ def test_what_they_saw_and_the_page_are_where_the_service_puts_them(job):
         return server.get(f"s3://{DEFAULT_BUCKET}/{key}")
 
     folder = "job/rule-output/Report/profiler-output"
-    place = next(
-        key for key in keys if key.endswith("Report/profiler-output/profiler-report.html")
-    )
+    place = next(key for key in keys if key.endswith(f"{folder}/profiler-report.html"))
     base = place.removesuffix(f"{folder}/profiler-report.html")
     report = json.loads(read(f"{base}{folder}/profiler-reports/CPUBottleneck.json"))
     assert set(report) == {

@@ -95,7 +95,8 @@ class AddedRules:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._file = job.paths.config_file(_REQUEST)
-        self._seen = self._find_version()
+        # Not the version of now: the request may have changed before this process had started.
+        self._seen: tuple[int, int] | None = None
 
     def look(self) -> list[RuleSpec]:
         """All rules of the profiler, if the request has changed since the last look."""
