@@ -244,6 +244,22 @@ def test_mistakes_end_with_2_and_a_fix(project, monkeypatch, capsys, arguments, 
     assert not project.platform.exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+def test_a_full_disk_is_named_before_anything_is_sent(project, monkeypatch, capsys):
+    monkeypatch.chdir(project.folder)
+    project.platform.mkdir()
+    place = str(project.platform)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", place], check=True)
+    try:
+        for more in ([], ["--dry-run"]):
+            words = ["train", "src/train.py", "--engine", "process", "--root", place]
+            assert main([*words, *more]) == 3
+            assert f"the disk of {place} is full" in capsys.readouterr().err
+        assert not list(project.platform.iterdir())
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
 @pytest.mark.docker
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_an_image_that_is_not_there_is_named_before_anything_is_sent(project, more):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -88,6 +90,26 @@ def test_ctrl_c_stops_the_search_and_keeps_everything(project):
     stopped = project.on_platform("tune", "stop", "long")
     assert stopped.returncode == 2
     assert "is in status Stopped" in stopped.stderr
+
+
+def test_two_ctrl_c_at_once_still_stop_the_search(project):
+    project.up()
+    process = project.start(
+        *("tune", "src/endless.py", *SPACE, "--trials", "9", "--name", "hasty"),
+        *("--root", str(project.platform)),
+        PYTHONUNBUFFERED="1",
+    )
+    wait_for_line(process, "trial 1 InProgress")
+    process.send_signal(signal.SIGINT)
+    pending = Path(f"/proc/{process.pid}/status")
+    while re.search(r"^ShdPnd:\s+0*2$", pending.read_text(), re.M):
+        pass  # a second one that comes before the first was taken would be one with it
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in err
+    shown = json.loads(project.on_platform("tune", "show", "hasty", "--json").stdout)
+    assert shown["search"]["HyperParameterTuningJobStatus"] in ("Stopping", "Stopped")
 
 
 def test_a_dry_run_prints_the_request(project):

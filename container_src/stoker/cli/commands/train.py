@@ -11,7 +11,7 @@ from typing import Any
 
 from stoker.cli.client.display import render_summary, show, to_json
 from stoker.cli.client.interrupts import Interrupts
-from stoker.cli.client.preflight import require_accepted, require_image
+from stoker.cli.client.preflight import require_accepted, require_disk, require_image
 from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import Api, open_api
 from stoker.cli.client.server import ServerOptions, find_server, start_server
@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     submission = make_submission(spec)
     require_accepted(submission.request)
     folder = root_folder(args)
+    require_disk(folder, submission.source.size_bytes)
     running = find_server(Root(folder))
     if args.dry_run or not running:  # a platform that runs looks for itself
         require_image(spec.image, running.engine if running else args.engine)

@@ -8,11 +8,12 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from stoker.cli.client.best_command import make_best_command
 from stoker.cli.client.interrupts import Interrupts
-from stoker.cli.client.preflight import require_image
+from stoker.cli.client.preflight import require_disk, require_image
 from stoker.cli.client.root_folder import command_line, root_folder
 from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.server import find_server
@@ -57,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.on == "sagemaker":
         return _run_in_the_cloud(args, spec, submission)
     folder = root_folder(args)
+    require_disk(folder, submission.source.size_bytes)
     running = find_server(Root(folder))
     if args.dry_run or not running:
         require_image(spec.image, running.engine if running else args.engine)
@@ -71,11 +73,13 @@ def run(args: argparse.Namespace) -> int:
     api = open_api(root)
     api.send_code(submission, show=terminal.progress)
     terminal.status("")
-    api.call("sagemaker", "CreateHyperParameterTuningJob", **submission.request)
-    if args.detach:
-        terminal.line(f"  watch  {command_line(args, 'tune', 'show', name)}")
-        return 0
-    return _watch(args, api, name, terminal)
+    # From here on Ctrl-C stops the search: one that comes while it is created must not leave it.
+    with Interrupts() as interrupts:
+        api.call("sagemaker", "CreateHyperParameterTuningJob", **submission.request)
+        if args.detach and not interrupts.count:
+            terminal.line(f"  watch  {command_line(args, 'tune', 'show', name)}")
+            return 0
+        return _watch(args, api, name, terminal, interrupts)
 
 
 def _open_jobs(args: argparse.Namespace) -> Jobs:
@@ -95,7 +99,8 @@ def _run_in_the_cloud(args: argparse.Namespace, spec: TrainingSpec, submission: 
     if args.detach:
         terminal.line(f"  watch  {command_line(args, 'tune', 'show', name)}")
         return 0
-    return _watch(args, jobs, name, terminal)
+    with Interrupts() as interrupts:
+        return _watch(args, jobs, name, terminal, interrupts)
 
 
 def _open_terminal(args: argparse.Namespace) -> Terminal:
@@ -103,31 +108,49 @@ def _open_terminal(args: argparse.Namespace) -> Terminal:
     return Terminal(sys.stderr if args.json or args.csv else sys.stdout)
 
 
-def _watch(args: argparse.Namespace, api: Jobs, name: str, terminal: Terminal) -> int:
-    table = LiveTable(terminal)
-    is_told = False
-    full_disk = ""
-    curves: dict[str, list[float]] = {}
-    with Interrupts() as interrupts:
-        while True:
-            description, rows = read_search(api, name, curves)
-            table.show(rows, goal=_goal(description))
-            if description["HyperParameterTuningJobStatus"] in _OVER:
-                break
-            if interrupts.count and not is_told:
-                is_told = True
-                table.line("tune: stopping; every trial and its results are kept")
-                api.call(
-                    "sagemaker", "StopHyperParameterTuningJob", HyperParameterTuningJobName=name
-                )
-            if not full_disk and (full_disk := api.find_full_disk()):
-                table.line(f"tune: {full_disk}")
-            is_far = isinstance(api, CloudJobs) and not api.account.is_local
-            time.sleep(_FAR_LOOK_SECONDS if is_far else _LOOK_SECONDS)
+def _watch(
+    args: argparse.Namespace, api: Jobs, name: str, terminal: Terminal, interrupts: Interrupts
+) -> int:
+    try:
+        description, rows = _watch_to_the_end(api, name, terminal, interrupts)
+    except KeyboardInterrupt:
+        # Two in quick succession: the first has not been passed on yet.
+        with suppress(UsageRefused):
+            _ask_to_stop(api, name)
+        terminal.status("")
+        terminal.line(f"tune: {name} was asked to stop and continues without this command")
+        terminal.line(f"  watch  {command_line(args, 'tune', 'show', name)}")
+        return _INTERRUPTED
     _print_end(args, description, rows, terminal)
     if interrupts.count:
         return _INTERRUPTED
     return 0 if description["HyperParameterTuningJobStatus"] == "Completed" else 1
+
+
+def _watch_to_the_end(
+    api: Jobs, name: str, terminal: Terminal, interrupts: Interrupts
+) -> tuple[dict[str, Any], list[TrialRow]]:
+    table = LiveTable(terminal)
+    is_told = False
+    full_disk = ""
+    curves: dict[str, list[float]] = {}
+    while True:
+        description, rows = read_search(api, name, curves)
+        table.show(rows, goal=_goal(description))
+        if description["HyperParameterTuningJobStatus"] in _OVER:
+            return description, rows
+        if interrupts.count and not is_told:
+            is_told = True
+            table.line("tune: stopping; every trial and its results are kept")
+            _ask_to_stop(api, name)
+        if not full_disk and (full_disk := api.find_full_disk()):
+            table.line(f"tune: {full_disk}")
+        is_far = isinstance(api, CloudJobs) and not api.account.is_local
+        time.sleep(_FAR_LOOK_SECONDS if is_far else _LOOK_SECONDS)
+
+
+def _ask_to_stop(api: Jobs, name: str) -> None:
+    api.call("sagemaker", "StopHyperParameterTuningJob", HyperParameterTuningJobName=name)
 
 
 def read_search(
@@ -163,7 +186,7 @@ def _show(args: argparse.Namespace, api: Jobs) -> int:
 
 
 def _stop(args: argparse.Namespace, api: Jobs) -> int:
-    api.call("sagemaker", "StopHyperParameterTuningJob", HyperParameterTuningJobName=args.job)
+    _ask_to_stop(api, args.job)
     print(f"tune: {args.job} is stopping; see {command_line(args, 'tune', 'show', args.job)}")
     return 0
 

@@ -6,6 +6,7 @@ import shutil
 import socket
 from pathlib import Path
 
+from stoker.cli.client.preflight import find_existing
 from stoker.cli.client.server import find_server
 from stoker.cli.doctor.finding import Finding, Machine
 from stoker.machine.units import show_size
@@ -17,7 +18,7 @@ _LITTLE_BYTES = 2 * 2**30
 
 def check_disk(machine: Machine) -> Finding:
     """Data is there twice: as objects, and in the folder of the job that reads them."""
-    folder = _nearest_existing(machine.root)
+    folder = find_existing(machine.root)
     free_bytes = shutil.disk_usage(folder).free
     text = f"{show_size(free_bytes)} free for {machine.root}"
     if free_bytes >= _ENOUGH_BYTES:
@@ -28,10 +29,6 @@ def check_disk(machine: Machine) -> Finding:
         text=text,
         fix=f"use a larger disk: --root DIR, or remove results you do not need: {machine.root}/s3",
     )
-
-
-def _nearest_existing(folder: Path) -> Path:
-    return next(place for place in (folder, *folder.parents) if place.exists())
 
 
 _REFUSED = ("/etc", "/root", "/var/lib", "/opt/ml/metadata")
