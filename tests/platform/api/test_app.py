@@ -93,6 +93,7 @@ def test_a_request_that_does_not_fit_the_model_never_reaches_the_operations(wire
         ("SageMaker.ListTrainingJobs", b'{"MaxResults": "3"}', "SerializationException"),
         ("SageMaker.ListTrainingJobs", b"\xff", "SerializationException"),
         ("SageMaker.MakeCoffee", b"{}", "UnknownOperationException"),
+        ("SageMaker.MakeCoffee", b"{", "UnknownOperationException"),  # before it is read
         ("Logs_20140328.GetLogEvents", b"{}", "UnknownOperationException"),
         ("", b"{}", "UnknownOperationException"),
     ],
