@@ -10,6 +10,12 @@ from sagemaker.core.parameter import (
     ContinuousParameter,
     IntegerParameter,
 )
+from sagemaker.core.shapes import (
+    HyperbandStrategyConfig,
+    HyperParameterTuningJobStrategyConfig,
+    HyperParameterTuningJobWarmStartConfig,
+    ParentHyperParameterTuningJob,
+)
 from sagemaker.train import ModelTrainer
 from sagemaker.train.configs import Compute, SourceCode
 from sagemaker.train.tuner import HyperparameterTuner
@@ -26,8 +32,8 @@ RANGES = {
 image, source = sys.argv[1:]
 
 
-def make_tuner(**more) -> HyperparameterTuner:
-    trainer = ModelTrainer(
+def make_trainer() -> ModelTrainer:
+    return ModelTrainer(
         training_image=image,
         role="arn:aws:iam::000000000000:role/any",
         base_job_name="book",
@@ -35,13 +41,37 @@ def make_tuner(**more) -> HyperparameterTuner:
         source_code=SourceCode(source_dir=source, entry_script="train.py"),
         hyperparameters={"epochs": 3},
     )
+
+
+def make_tuner(**more) -> HyperparameterTuner:
     arguments = {"max_jobs": 3, "max_parallel_jobs": 2, "random_seed": 7, **more}
+    trainer = make_trainer()
     return HyperparameterTuner(trainer, "val:acc", RANGES, metric_definitions=METRICS, **arguments)
 
 
 tuner = make_tuner(base_tuning_job_name="book")
 tuner.tune(wait=True)
 frame = tuner.analytics().dataframe()
+parent = ParentHyperParameterTuningJob(
+    hyper_parameter_tuning_job_name=tuner.latest_tuning_job.hyper_parameter_tuning_job_name
+)
+child = make_tuner(
+    max_jobs=1,
+    base_tuning_job_name="child",
+    warm_start_config=HyperParameterTuningJobWarmStartConfig(
+        parent_hyper_parameter_tuning_jobs=[parent],
+        warm_start_type="IdenticalDataAndAlgorithm",
+    ),
+)
+child.tune(wait=False)
+rungs = HyperbandStrategyConfig(min_resource=1, max_resource=3)
+hyperband = make_tuner(
+    base_tuning_job_name="rungs",
+    strategy="Hyperband",
+    strategy_config=HyperParameterTuningJobStrategyConfig(hyperband_strategy_config=rungs),
+)
+hyperband.tune(wait=False)
+# Several definitions: this SDK fails in its own code (`create` leaves model_trainer None).
 stopped = make_tuner(max_jobs=9, early_stopping_type="Auto", base_tuning_job_name="stopped")
 stopped.tune(wait=False)
 stopped.stop_tuning_job()

@@ -90,5 +90,12 @@ def test_sdk_v3_tunes(server):
     require_frame(found)
     assert found["status"] == "Completed"
     listed = server.boto("sagemaker").list_hyper_parameter_tuning_jobs()
+    ended = {}
     for job in listed["HyperParameterTuningJobSummaries"]:
-        wait(server, job["HyperParameterTuningJobName"])
+        name = job["HyperParameterTuningJobName"]
+        ended[name.partition("-")[0]] = wait(server, name)
+    assert {name: job["HyperParameterTuningJobStatus"] for name, job in ended.items()} == {
+        **dict.fromkeys(("book", "child", "rungs"), "Completed"),
+        "stopped": "Stopped",
+    }
+    assert ended["child"]["OverallBestTrainingJob"]
