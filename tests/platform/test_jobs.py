@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -42,7 +43,9 @@ def test_a_job_runs_from_its_creation_to_its_model(server):
     model = job["ModelArtifacts"]["S3ModelArtifacts"]
     assert model.endswith("/out/plain/output/model.tar.gz")
     assert server.archive(model) == {"model.bin": b"weights"}
-    assert server.archive(model.replace("model.tar", "output.tar")) == {"notes.txt": b"rows"}
+    output = server.archive(model.replace("model.tar", "output.tar"))
+    assert json.loads(output.pop("stoker/run.json"))["status"] == "Completed"
+    assert output == {"notes.txt": b"rows"}
     lines = server.log("plain")
     assert "read rows for plain me" in lines
     assert "last line without an end" in lines

@@ -223,7 +223,7 @@ def answers(s3):
 def test_a_keeper_that_dies_is_replaced(s3, root, s3_server):
     s3.put_object(Bucket=DEFAULT_BUCKET, Key="k", Body=b"kept")
     process = find_s3(root)
-    (keeper, *_) = descendants(os.getpid())
+    keeper = next(pid for pid in descendants(os.getpid()) if process in descendants(pid))
     os.kill(keeper, signal.SIGKILL)
     wait_until(lambda: find_s3(root) not in (None, process), "no new S3 server")
     wait_until(lambda: answers(s3), "the new S3 server does not answer")
