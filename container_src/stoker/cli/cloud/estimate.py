@@ -37,9 +37,11 @@ def describe_cost(
     """
     machines = find_machines(read_machines(request), region or "")
     shown = " + ".join(f"{count} × {kind}" for kind, count in machines.counts.items())
+    if not region:
+        return ["cost: unknown, no region is configured (pass --region, such as us-east-1)"]
     if machines.missing:
-        what = f"no price is known of {', '.join(machines.missing)} in {region or 'no region'}"
-        return [f"cost: {what} (stoker prices update --region {region or 'REGION'})"]
+        what = f"no price is known of {', '.join(machines.missing)} in {region}"
+        return [f"cost: {what} (stoker prices update --region {region})"]
     lines = list(_explain_most(request, machines, shown, jobs))
     if similar := find_similar(script, machines.counts):
         usd = (machines.cost_of(similar.billable_seconds or 0) or 0) * jobs
