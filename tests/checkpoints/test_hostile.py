@@ -108,6 +108,7 @@ HOSTILE = {
     "no state": {"rest": put("state", ...)},
     "state is a list": {"rest": put("state", [])},
     "no random state": {"rest": put("own", "random", ...)},
+    "random state is null": {"rest": put("own", "random", None)},
     "random state of another kind": {"rest": put("own", "random", {"map": {"python": 1}})},
     "random state of the epoch": {"rest": put("own", "epoch_start", {"map": {}})},
     "counter that is a text": {"rest": put("state", "loop", "map", "step", "7")},

@@ -118,9 +118,10 @@ class Resume:
         loop = decode(tree.pop("loop"), first.tensor)
         Progress().continue_from(loop, world_size=1)
         own = self._own_state(files)
-        for name in ("random", "epoch_start"):
-            if own and own[name] is not None:
-                check_random_state(own[name])
+        if own:
+            check_random_state(own["random"])
+            if own["epoch_start"] is not None:  # between two epochs there is none
+                check_random_state(own["epoch_start"])
         if is_sharded:
             _check_pieces(files.values())
             # Where the pieces go is seen later; now, whether the rest can be read.
