@@ -162,7 +162,7 @@ def run_worker(job: Job, worker: Step, rules: JobRules | None, watch: Watch) -> 
     if rules is not None and is_stopped:
         rules.tell_stopped()  # before the end is marked: the evaluator then concludes
     if rules is not None or _may_have_saved(job):
-        from stoker.runtime.markers import write_end_markers
+        from stoker.runtime.finish import write_end_markers
 
         write_end_markers(job, watch.log, has_rules=rules is not None)
     if rules is not None:

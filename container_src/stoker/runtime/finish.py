@@ -1,4 +1,4 @@
-"""How the worker ended becomes how the job ended."""
+"""What follows the worker's end: markers for its readers, and how the job ended."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stoker.contract.job import Job
+    from stoker.runtime.log import Log
     from stoker.runtime.watch import Ended
 
 
@@ -51,6 +52,30 @@ def make_outcome(
         reason = f"{_by_rule(ended, ended.stopped_by, left)}, exit code {ended.exit_code}"
         return Outcome(kind="stopped", exit_code=0, reason=reason)
     return Outcome(kind="failed", exit_code=found.exit_code, reason=found.reason)
+
+
+def write_end_markers(job: Job, log: Log, *, has_rules: bool = False) -> None:
+    """Tells readers of tensors and profiles that nothing more will come.
+
+    smdebug leaves that to the platform when it runs in a job, and its readers wait for the marker
+    without a limit. The evaluator of rules waits for the marker of the tensors even if the worker
+    has never saved one.
+    """
+    # Jobs without rules, hook and profiler do not pay for these imports.
+    from stoker.contract.debugger import END_MARKER, profiler_dir, tensors_dir
+    from stoker.contract.files import open_regular
+
+    profiles = profiler_dir(job.paths, job.services.profiler)
+    tensors = tensors_dir(job.paths, job.services.debug_hook)
+    for folder in (tensors, f"{profiles}/system", f"{profiles}/framework"):
+        is_awaited = has_rules and folder == tensors
+        if not is_awaited and not os.path.isdir(folder):
+            continue
+        try:
+            os.makedirs(folder, exist_ok=True)
+            os.close(open_regular(f"{folder}/{END_MARKER}", os.O_WRONLY | os.O_CREAT))
+        except OSError as error:
+            log.warning(f"{folder}/{END_MARKER} cannot be written: {error.strerror}")
 
 
 def _has_stopped(ended: Ended, launcher: str) -> bool:

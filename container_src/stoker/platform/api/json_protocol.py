@@ -1,4 +1,4 @@
-"""AWS JSON 1.1 and 1.0: the protocol of sagemaker and logs."""
+"""AWS JSON 1.1 and 1.0, the protocol of sagemaker and logs, and REST-JSON of sagemaker-metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from stoker.platform.api.http_message import read_json
-from stoker.platform.api.service_model import known_operation, require_valid
+from stoker.platform.api.service_model import find_operation, known_operation, require_valid
 from stoker.platform.model import faults
 from stoker.platform.model.faults import ApiFault
 from stoker.platform.model.signature import Message
@@ -57,6 +57,25 @@ class JsonProtocol:
 
     def render_fault(self, fault: ApiFault, request_id: str) -> bytes:
         return json.dumps({"__type": fault.code, "message": fault.message}).encode()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestJsonProtocol(JsonProtocol):
+    """JSON in, JSON out; method and path name the operation.
+
+    Only for services whose members are all in the body, as those of sagemaker-metrics are.
+    """
+
+    target_prefix: str = ""
+    content_type: str = "application/json"
+
+    def read_operation(self, service: str, message: Message, body: bytes) -> str:
+        found = find_operation(service, message.method, message.path)
+        if found is None:
+            raise faults.unknown_operation(
+                f"{message.method} {message.path} is not an operation of {service}."
+            )
+        return found
 
 
 SIGNATURE_CODES = {

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from stoker.platform.api.cloudwatch import make_cloudwatch
 from stoker.platform.api.identity import IAM, STS, describe_notebook
-from stoker.platform.api.job_documents import make_job_documents
-from stoker.platform.api.json_protocol import JsonProtocol
+from stoker.platform.api.json_protocol import JsonProtocol, RestJsonProtocol
 from stoker.platform.api.logs import make_logs
 from stoker.platform.api.mlflow_protocol import MlflowProtocol
 from stoker.platform.api.processing_jobs import ProcessingJobs
-from stoker.platform.api.rest_json_protocol import RestJsonProtocol
 from stoker.platform.api.service import Service
 from stoker.platform.api.tags import Tags
 from stoker.platform.api.training_jobs import TrainingJobs
 from stoker.platform.api.tuning_jobs import TuningJobs
 from stoker.platform.jobs.context import JobContext
-from stoker.platform.jobs.store import Store
+from stoker.platform.jobs.describe import describe
+from stoker.platform.jobs.store import JobQuery, Store
 from stoker.platform.jobs.supervisor import JobSupervisor
+from stoker.platform.tracking.search import Documents
+from stoker.platform.tracking.tracked import show_tags
 from stoker.platform.tracking.tracking import Tracking
 from stoker.platform.tuning.describe import TuningDescriptions
 from stoker.platform.tuning.store import TuningStore
@@ -53,7 +56,7 @@ def make_services(
             },
             **processing_jobs.operations(),
             **TuningJobs(tuning_store, tuning, descriptions).operations(),
-            **tracking.operations(make_job_documents(store, tuning_store, descriptions)),
+            **tracking.operations(_make_job_documents(store, tuning_store, descriptions)),
             **tracking.tag_operations(Tags(store, tuning_store).operations()),
             "DescribeNotebookInstance": describe_notebook,
         },
@@ -68,6 +71,29 @@ def make_services(
     )
     logs, cloudwatch = make_logs(context.streams), make_cloudwatch(context.series)
     return (sagemaker, run_metrics, mlflow, logs, cloudwatch, STS, IAM)
+
+
+# More than any store holds: Search filters after it has read.
+_EVERY = 2**62
+
+
+def _make_job_documents(
+    store: Store, tuning_store: TuningStore, descriptions: TuningDescriptions
+) -> dict[str, Documents]:
+    """Resource of a search → its documents; each is also the name of a result's member."""
+
+    def describe_training_jobs() -> Iterator[Mapping[str, Any]]:
+        for record in store.page(JobQuery(limit=_EVERY)):
+            yield {**describe(record), "Tags": show_tags(record.tags)}
+
+    def describe_tuning_jobs() -> Iterator[Mapping[str, Any]]:
+        for record in tuning_store.read_all():
+            yield {**descriptions.describe(record), "Tags": show_tags(record.tags)}
+
+    return {
+        "TrainingJob": describe_training_jobs,
+        "HyperParameterTuningJob": describe_tuning_jobs,
+    }
 
 
 _FOR_JOBS = ("Describe", "List", "Search", "AddTags", "AddAssociation", "DeleteTags")
