@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from stoker.debugging.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from stoker.debugging.profiler_rules.profiler_rule import ProfilerRule
@@ -50,23 +51,4 @@ _MODULES = {
     "StepOutlier": "step_outlier",
 }
 
-
-class _Catalogue(Mapping[str, "type[ProfilerRule]"]):
-    """Looks a class up in its module: to list the names costs no import."""
-
-    def __getitem__(self, name: str) -> type[ProfilerRule]:
-        module = import_module(f"{__name__}.{_MODULES[name]}")
-        rule: type[ProfilerRule] = getattr(module, name)
-        return rule
-
-    def __contains__(self, name: object) -> bool:
-        return name in _MODULES
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
-
-    def __len__(self) -> int:
-        return len(_MODULES)
-
-
-PROFILER_CATALOGUE: Mapping[str, type[ProfilerRule]] = _Catalogue()
+PROFILER_CATALOGUE: Mapping[str, type[ProfilerRule]] = Catalogue(__name__, _MODULES)

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from stoker.debugging.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from stoker.debugging.rule import Rule
@@ -38,23 +39,4 @@ _MODULES = {
     "WeightUpdateRatio": "weight_update_ratio",
 }
 
-
-class _Catalogue(Mapping[str, "type[Rule]"]):
-    """Looks a class up in its module: to list the names costs no import."""
-
-    def __getitem__(self, name: str) -> type[Rule]:
-        module = import_module(f"{__name__}.{_MODULES[name]}")
-        rule: type[Rule] = getattr(module, name)
-        return rule
-
-    def __contains__(self, name: object) -> bool:
-        return name in _MODULES
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
-
-    def __len__(self) -> int:
-        return len(_MODULES)
-
-
-CATALOGUE: Mapping[str, type[Rule]] = _Catalogue()
+CATALOGUE: Mapping[str, type[Rule]] = Catalogue(__name__, _MODULES)
