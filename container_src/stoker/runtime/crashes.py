@@ -20,6 +20,7 @@ class CrashFolder:
 
     def __enter__(self) -> str:
         try:
+            # Messages may hold secrets, which are masked only when one of them is reported.
             os.mkdir(self.path, mode=0o700)
         except OSError:
             return self.path

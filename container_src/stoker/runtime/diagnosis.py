@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from stoker.runtime.watch import Ended
 
 _TRACEBACK = "Traceback (most recent call last):"
+# In the message itself: torch wraps the error of a DataLoader's worker with its whole traceback.
 _NESTED = "Original Traceback (most recent call last):"
+# torch.distributed begins each line of an uncaught traceback with its rank: "[rank0]: …".
 _RANK_MARK = re.compile(r"^\[rank(\d+)\]:\s?", re.MULTILINE)
 # torchrun reports a failed worker by raising itself; that is never the cause.
 _TORCHRUN_ERRORS = ("ChildFailedError", "SignalException", "RendezvousClosedError")
+# torchrun's own log lines: level and date as glog writes them, such as "E1119 02:10:44.120 …".
 _TORCHRUN_LINE = re.compile(r"^[EWIF]\d{4} \d\d:.*$", re.MULTILINE)
 _TORCHRUN_TRACE = re.compile(
     r"Traceback \(most recent call last\):\n(?:(?!Traceback).)*ChildFailedError:.*", re.DOTALL
@@ -39,6 +42,7 @@ _LIBRARY = re.compile(r'File "(?:[^"]*/(?:site|dist)-packages/|[^"]*/lib/python3
 _MOST_SOURCES, _MOST_SOURCE_BYTES = 10, 1024 * 1024
 _LAST_LINES, _LAST_FRAMES, _LONGEST_ERROR = 5, 3, 500
 _UNCAUGHT = 1  # Python's exit code for an uncaught exception
+# Version 2 and version 1; a container sees its own group as the root.
 _CGROUP_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
 
@@ -112,10 +116,12 @@ def _choose(crashes: list[Crash], ended: Ended, rank: str, launcher: str) -> Cra
     Other processes crash too, and are tolerated: probes, helpers, a command followed by `|| true`.
     """
     causes = [crash for crash in crashes if not _is_torchruns(crash.error)]
+    # A killed process leaves no crash file: one that is there is of a crash that was tolerated.
     if ended.by_signal:
         return None
     if rank:
         return next((crash for crash in causes if crash.rank == rank), None)
+    # No summary in the tail: the first rank that crashed is the cause, the others lost their peer.
     if launcher == "torchrun":
         return causes[0] if causes else None
     own = [crash for crash in causes if crash.pid == ended.pid]
@@ -132,6 +138,7 @@ def _find_cause(ended: Ended, crash: Crash | None, rank: str) -> _Cause:
         return _Cause(error=f"killed by {_signal_name(ended.by_signal)}{said}", rank=rank)
     if crash is not None:
         return _Cause(error=crash.error, frames=crash.traceback, rank=crash.rank)
+    # stderr first: stdout has the last words only where a wrapper has merged the two.
     for tail in (ended.stderr_tail, ended.stdout_tail):
         text = _RANK_MARK.sub("", tail).strip()
         if text:
@@ -149,6 +156,7 @@ def _last_words(text: str, rank: str) -> _Cause:
     if error and trace.rstrip().endswith(error):
         return _Cause(error=error, frames=trace.rpartition(error)[0], rank=rank)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # argparse prints its usage first and what was wrong last.
     is_argparse = bool(lines) and ": error: " in lines[-1]
     kept = lines[-1:] if is_argparse else lines[-_LAST_LINES:][::-1]
     return _Cause(error="\n".join(kept), rank=rank, manner="" if is_argparse else ", no exception")
@@ -181,6 +189,7 @@ def _condensed(error: str) -> str:
 
 def _innermost(frames: str) -> str:
     """The last frames of a traceback, the user's own rather than a library's."""
+    # Python marks the place of an error below its line by ~ and ^: the failure file has no room.
     lines = [line for line in frames.splitlines() if line.startswith("  ") and line.strip("~^ ")]
     starts = [i for i, line in enumerate(lines) if line.startswith('  File "')]
     ends = [*starts[1:], len(lines)]

@@ -68,8 +68,10 @@ def choose_distribution(job: Job) -> Distribution:
     if of_driver := _read_driver(job):
         return _follow_driver(job, of_driver)
     _check_groups(job)
+    # pt-toolkit too launches only the groups of the distribution; the other hosts run the script.
     if here not in hosts or not job.distribution_groups:
         return Distribution(launcher="python", hosts=job.cluster.hosts)
+    # Before torchrun, as in pt-toolkit, where both are on.
     if is_on(framework.get("sagemaker_mpi_enabled")):
         _require_mpirun(job)
         return Distribution(launcher="toolkit", hosts=hosts)
@@ -134,6 +136,7 @@ def make_torchrun(distribution: Distribution, program: Program) -> list[str]:
         # under network isolation never resolves and would hang the rendezvous.
         argv += ["--standalone", "--local-addr", "127.0.0.1"]
     else:
+        # Fixed hosts and no rendezvous, as the stock launchers: a job's hosts never change.
         argv += ["--nnodes", str(len(distribution.hosts))]
         argv += ["--node-rank", str(distribution.node_rank)]
         argv += ["--master-addr", distribution.hosts[0], "--master-port", str(MASTER_PORT)]
@@ -158,11 +161,13 @@ def make_network_environment(job: Job, distribution: Distribution) -> dict[str, 
     if is_on(job.hyperparameters.framework().get(_MIRRORED_KEY)):
         defaults |= _make_tf_config(job)
     interface = job.cluster.network_interface
+    # Local mode names one that does not exist (ethwe): NCCL and gloo would fail on it.
     if len(distribution.hosts) > 1 and interface in job.hardware.interfaces:
         defaults["NCCL_SOCKET_IFNAME"] = interface
         defaults["GLOO_SOCKET_IFNAME"] = interface
         defaults["NCCL_DEBUG"] = "WARN"
     if job.hardware.has_efa:
+        # The last one lets a process with registered memory fork, as a DataLoader does.
         defaults["FI_PROVIDER"] = "efa"
         defaults["FI_EFA_USE_DEVICE_RDMA"] = "1"
         defaults["RDMAV_FORK_SAFE"] = "1"

@@ -32,6 +32,7 @@ from stoker.runtime.signals import Signals
 from stoker.runtime.step import WORKER_GRACE_SECONDS, WORKER_VARIABLE, Step
 from stoker.runtime.watch import Ended, Watch
 
+# Of the exception that the drivers raise when the script fails, below its traceback.
 _VERDICT = re.compile(r"Command failed with exit code (-?\d+)")
 
 
@@ -76,6 +77,8 @@ def _code_dir(job: Job) -> str:
 
 
 def _make_step(job: Job, command: str, crash_dir: str) -> Step:
+    # In rising order: the user's own values win over the first three, the last two over the
+    # user's.
     environ = {
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(TORCHRUN_SHUTDOWN_SECONDS),
         "SM_CHECKPOINT_DIR": job.services.checkpoint_dir,

@@ -34,6 +34,7 @@ _USAGE = """usage: train [--dry-run]
 Runs the SageMaker training job described under /opt/ml (or STOKER_ROOT) and the environment.
   --dry-run   print the plan and stop before anything is started
 """
+# EX_USAGE of sysexits.h.
 _USAGE_ERROR = 64
 
 
@@ -100,6 +101,7 @@ def _carry_out(
         make_intermediate_folder(job, watch.log)
     _warn(job, plan, watch.log)
     _show_steps([plan.worker], watch.log)
+    # A stop that came between two steps had no child to go to.
     if watch.signals.stop_signal is not None:
         raise Stopped
     mlflow = _begin_mlflow_run(job, watch, crash_dir)
@@ -161,6 +163,7 @@ def run_worker(job: Job, worker: Step, rules: JobRules | None, watch: Watch) -> 
     is_stopped = ended.stop_signal is not None and ended.stopped_by is None
     if rules is not None and is_stopped:
         rules.tell_stopped()  # before the end is marked: the evaluator then concludes
+    # Before rules.finish(): the evaluator waits for the marker to know that no step follows.
     if rules is not None or _may_have_saved(job):
         from stoker.runtime.finish import write_end_markers
 
@@ -193,6 +196,7 @@ def find_rules(job: Job, folder: str, log: Log) -> JobRules | None:
 
 def _names_rules(file: str) -> bool:
     try:
+        # Only the word: the check reads the file as TOML, in a process of its own.
         return b"rules" in read_regular(file, follow_links=True)
     except OSError:
         return False
@@ -260,6 +264,7 @@ def _last_words(ended: Ended) -> str:
         return tail
     lines = [line for line in tail.splitlines() if line and not line.startswith("[stoker]")]
     errors = [line for line in lines if line.startswith("ERROR: ")]
+    # pip tells the conflict on stdout and only its summary on stderr.
     conflicts = [line.strip() for line in ended.stdout_tail.splitlines() if "(constraint)" in line]
     kept = [*errors, *conflicts] or lines[-5:]
     return "\n".join(kept)[:600]

@@ -47,6 +47,7 @@ def fetch(source: str, folder: Path) -> None:
             fix="add it to the image: pip install 'stoker[container]'",
         ) from error
 
+    # Next to the code, on the job's large volume.
     with tempfile.TemporaryDirectory(dir=folder.parent, suffix=IGNORED) as scratch:
         _place(download(source, Path(scratch), fix=_DOWNLOAD_FIX), folder)
 

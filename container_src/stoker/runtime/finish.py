@@ -28,6 +28,8 @@ def make_outcome(
 ) -> Outcome:
     """Decides how the job ended. Nothing is written yet, so nothing can change the verdict."""
     left = read_left(job.paths)
+    # A rule's stop before the platform's: it is a success (decision 29), and the platform may have
+    # stopped the job because of it.
     if ended.stopped_by is not None and _has_stopped(ended, launcher):
         return Outcome(kind="stopped", exit_code=0, reason=_by_rule(ended, ended.stopped_by, left))
     if ended.stop_signal is not None:
@@ -107,6 +109,7 @@ def _stopped(ended: Ended, stop_signal: int, launcher: str, left: Left | None) -
 
 def _toolkit_outcome(job: Job) -> Outcome:
     """The toolkit exits 0 on some failures; its success file is written on success only."""
+    # Of this attempt: run_guarded has removed an older one.
     if os.path.exists(job.paths.success_file):
         return Outcome(kind="success", exit_code=0)
     reason = read_failure(job.paths.failure_file) or "the stock toolkit reported no success"

@@ -44,6 +44,7 @@ def run_guarded(run: Callable[[], Outcome], *, signals: Signals, log: Log) -> in
     except Exception:  # the last resort: truthful, whatever it was
         outcome = _internal_error()
     if reserve is not None:
+        # Only now: the space is for the file that `report` writes.
         os.close(reserve)
     return report(
         outcome, failure_file=paths.failure_file, success_file=paths.success_file, log=log

@@ -58,6 +58,7 @@ def write_page(
     is_late = time.monotonic() - signals.stopped_at > _LATEST_SECONDS
     if signals.stop_signal is not None and is_late:
         return
+    # Found, not imported: the launcher itself loads only the standard library.
     if importlib.util.find_spec("numpy") is None:  # an image of the user's own
         log.warning("there is no report: NumPy is not in this image; fix: pip install numpy")
         return

@@ -45,6 +45,7 @@ def launch(step: Step) -> Child:
         _become(step, out_write, err_write, fault_write)
     for end in (out_write, err_write, fault_write):
         os.close(end)
+    # Ends once the child has executed its program, which closes the pipe, or has said why not.
     with os.fdopen(fault_read, "rb") as pipe:
         fault = pipe.read().decode()
     if fault:
@@ -70,9 +71,11 @@ def _become(step: Step, stdout: int, stderr: int, fault: int) -> None:
     """In the child: never returns."""
     try:
         os.setsid()  # its own session and group, so that all it started can be killed together
+        # In this order: a signal that is pending would meet the parent's handler.
         restore_defaults()
         unblock_signals()
         os.chdir(step.folder)
+        # A script that asks a question gets the end of its input, instead of a wait without end.
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
@@ -89,6 +92,7 @@ def _become(step: Step, stdout: int, stderr: int, fault: int) -> None:
 
 def _launch_failed(step: Step, fault: str) -> LaunchFailed:
     number, _, text = fault.partition(":")
+    # By errno: ENOENT, E2BIG, ENOEXEC, EAGAIN, EACCES.
     fixes = {
         "2": f"{step.argv[0]} is not in the image, or its first line names a missing interpreter",
         "7": "pass fewer or shorter hyperparameters, or put them in a file of an input channel",

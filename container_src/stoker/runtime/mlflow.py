@@ -25,6 +25,7 @@ _MOST_SECONDS = 30
 
 def main(argv: list[str]) -> int:
     """Says in the log what does not work; the job runs in any case."""
+    # Without a handler SIGALRM ends the process, also inside of a name look-up in C.
     signal.alarm(_MOST_SECONDS)
     try:
         if argv[0] == "begin":

@@ -40,6 +40,7 @@ def _say(text: str) -> None:
 
 def _resolves(host: str) -> bool:
     try:
+        # IPv4 or IPv6: a cluster may have the latter only.
         return bool(socket.getaddrinfo(host, None))
     except (OSError, UnicodeError):
         return False

@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# The first pip whose --progress-bar knows `raw`.
 _FIRST_WITH_RAW = (24, 1)
 _RAW_PROGRESS = re.compile(r"^Progress (\d+) of (\d+)\n", re.MULTILINE)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PEER_LIMIT_SECONDS = 600
 PEER_LIMIT_VARIABLE = "STOKER_PEER_LIMIT_SECONDS"
+# What the toolkit's own `train` does; that name on the path is ours.
 _TOOLKIT = "from sagemaker_training.cli.train import main; main()"
 
 
@@ -52,6 +53,7 @@ def make_fetch_step(job: Job, code: Code, mask: Masker) -> Step | None:
         name="fetch code",
         argv=(
             sys.executable,
+            # -S: Python starts quicker without site-packages, which only boto3 needs.
             "-I" if with_boto3 else "-IS",
             HELPERS,
             "fetch",
@@ -98,6 +100,7 @@ def make_toolkit_plan(job: Job, *, crash_dir: str, mask: Masker) -> Plan:
         "SM_TENSORBOARD_DIR": job.services.tensorboard_dir,
     }
     if job.paths.root != OPT_ML:
+        # The toolkit's own name for another root.
         environ["SAGEMAKER_BASE_DIR"] = job.paths.root
     worker = Step(
         name="the stock toolkit",
@@ -135,6 +138,8 @@ def _worker_environ(
         make_environment(job, entry_point=program.entry_point, code_dir=program.folder),
         other_strings=[*arguments, *job.environ, *job.environ.values()],
     )
+    # In rising order: the user's values win over what smdebug is told, the contract's over the
+    # user's. make_network_environment() leaves out what the user has set.
     environ = {
         **name_moved_files(job.paths),
         **job.environ,
@@ -142,6 +147,7 @@ def _worker_environ(
         **variables,
         WORKER_VARIABLE: "1",
         FOLDER_VARIABLE: crash_dir,
+        # Not the launcher's sys.path, as the toolkit has it: that breaks a virtual environment.
         "PYTHONPATH": _joined(program.folder, job.environ.get("PYTHONPATH")),
     }
     if job.paths.root != OPT_ML:
@@ -153,6 +159,7 @@ def _worker_environ(
 
 
 def _peer_steps(job: Job, distribution: Distribution) -> tuple[Step, ...]:
+    # Studio's local mode sets the variable to skip this wait.
     if len(distribution.hosts) == 1 or job.environ.get("SM_STUDIO_LOCAL_MODE") == "true":
         return ()
     limit = job.environ.get(PEER_LIMIT_VARIABLE) or str(PEER_LIMIT_SECONDS)

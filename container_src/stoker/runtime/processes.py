@@ -36,6 +36,7 @@ def catches(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal; without one SIGUSR1 would kill it."""
     for line in _read(f"/proc/{pid}/status").splitlines():
         if line.startswith(b"SigCgt:"):
+            # A mask in hexadecimal: signal n is bit n - 1.
             return bool(int(line.split()[1], 16) & (1 << (number - 1)))
     return False
 
@@ -58,6 +59,7 @@ def _is_wrapper(pid: int) -> bool:
     argv = _command_line(pid)
     if any(_DRIVERS in argument or _TOOLKIT in argument for argument in argv):
         return True
+    # A login shell is called "-bash".
     return bool(argv) and os.path.basename(argv[0]).lstrip("-") in _SHELLS
 
 

@@ -44,6 +44,7 @@ class JobProfiler:
         self._pid = 0
         self._has_trouble = False
         self._worker_end = 0.0
+        # The Unix time of monotonic zero: a clock that is set during the job moves no phase.
         self._epoch = time.time() - time.monotonic()
 
     @property
@@ -89,6 +90,7 @@ class JobProfiler:
         pid, self._pid = self._pid, 0
         if not pid:
             return
+        # A sampler that ends before it is told to has failed, and nothing else shows it.
         if not _is_running(pid):
             self._tell("the sampler ended before the training; what it has written is kept")
             return
@@ -139,6 +141,7 @@ def _own_start() -> float:
     """When this process was started: Unix time."""
     try:
         with open("/proc/self/stat", "rb") as stat, open("/proc/uptime", "rb") as uptime:
+            # Field 22, in ticks since the machine's start; two fields come before the parenthesis.
             started = float(stat.read().rpartition(b")")[2].split()[19]) / _TICKS
             return time.time() - (float(uptime.read().split()[0]) - started)
     except (OSError, ValueError, IndexError):

@@ -71,6 +71,7 @@ class JobRules:
                 self._log.warning(self._sidecar.trouble)
             if self._sidecar.is_told_stopped and not self._sidecar.trouble:
                 close_rules(self._job.paths, "Stopped", "the training job was stopped")
+            # What was just set to Stopped is no longer in progress, so this is for the rest.
             why = self._sidecar.trouble or "the evaluator left it undecided"
             close_rules(self._job.paths, "Error", why)
         for rule in read_rule_statuses(self._job.paths) if self._job.is_leader else ():

@@ -80,6 +80,8 @@ class Sidecar:
             self._next_look = now + LOOK_SECONDS
             self._request = read_stop_request(self._paths)
             if self._request is not None:
+                # Ranks whose peers are gone fail instead of saving, so on several hosts the
+                # platform stops all at once (decision 29). If it does not, this launcher does.
                 waits = self._request.is_sent_by_platform
                 self._sends_at = now + (PLATFORM_SECONDS if waits else 0.0)
         is_due = self._sends_at is not None and now >= self._sends_at
@@ -142,6 +144,7 @@ class Sidecar:
         loop.drain(self.pumps)
 
     def _reap_all(self) -> None:
+        # All of them: as PID 1 the launcher inherits orphans, and no other loop runs by now.
         for pid, status in ended_children():
             if pid == self._child.pid:
                 self._note_end(status)

@@ -41,6 +41,7 @@ class Signals:
 
     def install(self) -> None:
         """From now on signals are noted, forwarded, and wake the main loop."""
+        # A full pipe wakes the loop as well as one more byte would.
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in STOP_SIGNALS:
             signal.signal(number, self._stop)
@@ -94,6 +95,7 @@ def unblock_signals() -> None:
 
 def restore_defaults() -> None:
     """In a fresh child: the dispositions any program expects."""
+    # Python ignores the last two, and a program that is executed inherits that.
     for number in (*_HANDLED, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)

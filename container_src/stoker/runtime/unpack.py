@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MODE_BITS = 0o755  # no setuid, nothing that others may write
+# What tarfile and its decompressors raise for damaged input.
 _DAMAGE = (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, KeyError, ValueError)
 
 
@@ -32,7 +33,7 @@ def unpack(archive: Path, target: Path) -> int:
         How many files and folders were in it.
 
     Raises:
-        ArchiveUnsafe: a member would lie or point outside the target.
+        ArchiveUnsafe: a member would be or point outside the target.
         CodeMissing: not an archive, a damaged one, or no room for it.
     """
     try:
@@ -51,6 +52,7 @@ def unpack(archive: Path, target: Path) -> int:
 
 def _extract(archive: Path, staging: str) -> int:
     with tarfile.open(archive) as tar:
+        # All names before the first file: one bad name refuses the archive.
         members = tar.getmembers()
         for member in members:
             _check_names(archive, member)
@@ -88,6 +90,7 @@ def _make_way(archive: Path, member: tarfile.TarInfo, staging: str) -> None:
     start = os.path.dirname(path) if member.issym() else staging
     if member.linkname and not _is_inside(os.path.join(start, member.linkname), staging):
         raise _unsafe(archive, member.name, f"links to {member.linkname}, outside the folder")
+    # A name may come twice, and the later one counts: but not through what the earlier one made.
     if os.path.islink(path) or (os.path.isfile(path) and not member.isdir()):
         os.remove(path)
 
@@ -112,6 +115,7 @@ def _move_into(source: str, target: str) -> None:
             if entry.is_dir(follow_symlinks=False):
                 _move_into(entry.path, there)
                 continue
+            # Here a file or a link replaces a folder, which os.replace() cannot.
             shutil.rmtree(there)
         os.replace(entry.path, there)
 

@@ -187,6 +187,7 @@ class _StepRun:
             self._reap()
             self._heed_sidecar()
             self._enforce_grace()
+        # Read now: a stop that comes while the rest is drained or evaluated explains nothing.
         stop_signal = self._signals.stop_signal
         if self._is_stopping() and self._exit_code in _STOPPED_CODES:
             self._stop_the_rest()
@@ -250,6 +251,8 @@ class _StepRun:
             self._log.warning(
                 f"{self._step.name} did not stop within {self._step.grace_seconds:.0f} s: killed"
             )
+            # By their parents, not by the group: torchrun gives each of its workers a session of
+            # its own.
             for pid in (self._pid, *descendants(self._pid)):
                 send(pid, SIGKILL)
 
@@ -257,6 +260,7 @@ class _StepRun:
         """A wrapper that the signal has ended may leave the real script running: stop it, too."""
         if not _signal_group(self._pid, SIGTERM):
             return
+        # Signal 0 only asks whether a process is left.
         while _signal_group(self._pid, 0) and time.monotonic() < self._deadline():
             self._loop.turn(_GROUP_POLL_SECONDS)
             self._reap()
