@@ -39,85 +39,85 @@ class StokerError(Exception):
 class ConfigInvalid(StokerError):
     """A file under /opt/ml/input/config cannot be used."""
 
-    exit_code = 78
+    exit_code = 78  # EX_CONFIG
 
 
 class ParamsInvalid(StokerError):
     """Hyperparameters do not fit what the script declares."""
 
-    exit_code = 78
+    exit_code = 78  # EX_CONFIG
 
 
 class ChannelMissing(StokerError):
     """A channel was asked for that this job does not have."""
 
-    exit_code = 66
+    exit_code = 66  # EX_NOINPUT
 
 
 class CodeMissing(StokerError):
     """No entry point, or no code where the job says it is."""
 
-    exit_code = 66
+    exit_code = 66  # EX_NOINPUT
 
 
 class ArchiveUnsafe(StokerError):
     """A source archive would write outside its folder."""
 
-    exit_code = 65
+    exit_code = 65  # EX_DATAERR
 
 
 class PreparationFailed(StokerError):
     """Fetching code, installing requirements or finding peers failed."""
 
-    exit_code = 69
+    exit_code = 69  # EX_UNAVAILABLE
 
 
 class LaunchFailed(StokerError):
     """The user's program could not be started."""
 
-    exit_code = 71
+    exit_code = 71  # EX_OSERR
 
 
 class CheckpointFailed(StokerError):
     """A checkpoint could not be written or read."""
 
-    exit_code = 74
+    exit_code = 74  # EX_IOERR
 
 
 class CheckpointMismatch(StokerError):
     """The checkpoint that was found belongs to something else: other parameters, another model."""
 
-    exit_code = 78
+    exit_code = 78  # EX_CONFIG
 
 
 class RuleInvalid(StokerError):
     """A rule that does not exist, or settings it cannot work with."""
 
-    exit_code = 78
+    exit_code = 78  # EX_CONFIG
 
 
 class ActionFailed(StokerError):
     """What a rule's finding should have brought about did not happen: a stop, a message."""
 
-    exit_code = 69
+    exit_code = 69  # EX_UNAVAILABLE
 
 
 class TensorMissing(StokerError):
     """A tensor or step was asked for that was not saved."""
 
-    exit_code = 66
+    exit_code = 66  # EX_NOINPUT
 
 
 class TensorsUnreadable(StokerError):
     """A folder holds no saved tensors, or damaged ones."""
 
-    exit_code = 66
+    exit_code = 66  # EX_NOINPUT
 
 
 class SearchInvalid(StokerError):
     """A hyperparameter search that cannot be run; `mistakes` has one text for each reason."""
 
-    exit_code = 78
+    exit_code = 78  # EX_CONFIG
 
     def __init__(self, *mistakes: str) -> None:
         super().__init__("; ".join(mistakes))

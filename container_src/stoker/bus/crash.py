@@ -35,6 +35,7 @@ class Crash(Record):
 def write_crash(folder: str, *, error: str, traceback: str, rank: str = "") -> None:
     """Leaves a crash file of this process; silent if the folder cannot be written."""
     crash = {
+        # Of a message the beginning tells most, of the frames the end: there the error was raised.
         "error": error[:_LONGEST_TEXT],
         "traceback": traceback[-_LONGEST_TEXT:],
         "pid": os.getpid(),
@@ -58,4 +59,5 @@ def read_crashes(folder: str) -> list[Crash]:
             crashes.append(Crash.read(loads(read_regular(f"{folder}/{name}").decode())))
         except (OSError, ValueError, TypeError, RecursionError):
             continue
+    # By the clock: the first rank that failed is the cause, the others lost their peer.
     return sorted(crashes, key=lambda crash: crash.at_seconds)

@@ -46,6 +46,7 @@ def append_phase(profiler_dir: str, phase: JobPhase) -> None:
     """
     file = phases_file(profiler_dir, phase.host)
     os.makedirs(os.path.dirname(file), exist_ok=True)
+    # Appended, not replaced: a launcher that is killed leaves the phases that were over.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     with open(open_regular(file, flags), "a", encoding="utf-8") as opened:
         opened.write(f"{dumps(phase.__dict__)}\n")
@@ -71,6 +72,7 @@ def _read(file: str) -> list[JobPhase]:
         return []
     for line in lines:
         try:
+            # The file's name is the host of lines that do not name one.
             phases.append(JobPhase.read({"host": host, **loads(line)}))
         except (ValueError, RecursionError, TypeError, KeyError):
             continue

@@ -11,7 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+# Group 1 is the value: so SageMaker reads the Regex of a MetricDefinition.
 NUMBER = r"([-+]?inf|nan|[-+0-9.eE]+)"  # in this order: the last would take the sign of `-inf`
+# The API's limits for MetricDefinitions.
 LONGEST_REGEX = 500
 MOST_DEFINITIONS = 40
 MARK = "[metric] step="
@@ -84,6 +86,7 @@ def _spelled(name: str) -> str:
 
 
 def _percent(match: re.Match[str]) -> str:
+    # surrogatepass: a name with half of a surrogate pair must not end the training.
     return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))
 
 

@@ -70,13 +70,16 @@ class Progress:
                 return
             self._next = now + self._every_seconds
             line = self._render(now)
+        # Outside of the lock: a slow terminal must not hold up the threads that transfer.
         self._show(line)
 
     def _render(self, now: float) -> str:
         while len(self._marks) > 1 and self._marks[0][0] < now - _WINDOW_SECONDS:
             self._marks.popleft()
+        # The oldest mark of the window; the one of now is added after it was compared.
         then, done_then = self._marks[0]
         self._marks.append((now, self._done_bytes))
+        # Never negative: `add` gets negative sizes when a part has to be sent again.
         rate = max(0.0, (self._done_bytes - done_then) / max(now - then, 1e-9))
         parts = [show_size(self._done_bytes)]
         if self._total_bytes:

@@ -69,6 +69,7 @@ def parse_run_file(content: bytes) -> dict[str, Any]:
     """
     try:
         found = loads(content.decode())
+    # Not a ValueError, and the file may come from anywhere: callers expect one kind of error.
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
@@ -90,6 +91,8 @@ def hash_folder(folder: str | Path) -> dict[str, Any]:
     is_read = size_bytes <= _MOST_HASHED_BYTES
     digest = hashlib.sha256()
     for name, status in files:
+        # NUL ends each part, as no name contains it: two different trees never give the same
+        # bytes.
         digest.update(f"{name}\0{status.st_size}\0".encode("utf-8", "surrogateescape"))
         if is_read:
             digest.update(_hash_file(f"{folder}/{name}"))
@@ -105,6 +108,7 @@ def hash_folder(folder: str | Path) -> dict[str, Any]:
 def _list_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     count = 0
     for place, folders, names in os.walk(folder):
+        # os.walk descends in this order; without it the hash would depend on the file system.
         folders.sort()
         for name in sorted(names):
             path = os.path.join(place, name)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 1
+# 8 MiB of records on each level.
 LEVEL_RECORDS = 131_072
+# The greatest power of two in the 16 bits of `count`.
 MOST_MERGED = 32_768
 """Steps in one record at most."""
 
@@ -44,6 +46,7 @@ device_…        seconds of work on the accelerator; NaN without one
 """
 
 _KINDS: dict[type, tuple[type, ...]] = {float: (int, float), tuple: (list,)}
+# Little-endian without padding, so 64 bytes everywhere; DTYPE is the same for NumPy.
 _FORMAT = struct.Struct("<dIHBb12f")
 RECORD_BYTES = _FORMAT.size
 DTYPE = tuple(zip(FIELDS, ("<f8", "<u4", "<u2", "u1", "i1", *["<f4"] * 12), strict=True))
@@ -148,6 +151,7 @@ def _read(file: str) -> RankSteps | None:
 
 
 def _read_facts(file: str) -> StepFacts:
+    # From the right: a host's name may contain underscores.
     parts = os.path.basename(file).removesuffix(".steps").rsplit("_", 2)
     host, rank, pid = parts if len(parts) == 3 else (parts[0], "", "")
     known: dict[str, Any] = {

@@ -117,6 +117,7 @@ class StopListener:
         except ValueError:  # only the main thread may
             return
         self._is_listening = True
+        # Not `is not`: each access to a bound method makes a new object.
         if before != self._receive:
             self._before = before
 
@@ -137,6 +138,7 @@ class StopListener:
         if self.received_at is not None:  # a handler of the script that calls this one
             return
         self.received_at = time.monotonic()
+        # First of all: a second SIGTERM then ends the process, whatever the script's handler does.
         signal.signal(number, signal.SIG_DFL)
         if callable(self._before):  # the script's own handler still runs
             self._before(number, frame)

@@ -109,6 +109,7 @@ def read_system_series(
     """The samples of all nodes from `start` to `end`; unreadable files and lines are skipped."""
     found: dict[Key, Series] = {}
     for file, _, minute in list_sample_files(profiler_dir):
+        # A file has the minute that begins at its name.
         if not start - 60 < minute <= end:
             continue
         for event in read_events(file):

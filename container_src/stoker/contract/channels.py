@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from stoker.contract.paths import Paths
 
+# The API's TrainingInputMode. Anything else in the file is a damaged file, not a newer service.
 INPUT_MODES = ("File", "FastFile", "Pipe")
 _LONGEST_NAME = 64
 
@@ -82,6 +83,7 @@ def _make_channel(name: str, settings: object, paths: Paths) -> Channel:
             f"{file}: channel {name!r} has TrainingInputMode {mode!r:.80}",
             fix=f"use one of {', '.join(INPUT_MODES)}",
         )
+    # Optional in the request, and then missing from the file.
     content_type = settings.get("ContentType")
     return Channel(
         name=name,
@@ -95,6 +97,7 @@ def _make_channel(name: str, settings: object, paths: Paths) -> Channel:
 
 def is_channel_name(name: str) -> bool:
     """Whether SageMaker takes this as the name of a channel."""
+    # The API's pattern, [A-Za-z0-9.\-_]{1,64}, without `re`: the launcher does not import it.
     letters = name.replace(".", "").replace("-", "").replace("_", "")
     # `.` and `..` fit the published pattern too, but would name another folder.
     fits = name.isascii() and (letters.isalnum() or not letters) and bool(name.strip("."))

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
     from stoker.contract.paths import Paths
 
+# What SageMaker calls the only group of a job that names none.
 DEFAULT_GROUP = "homogeneousCluster"
 DEFAULT_HOST = "algo-1"
+# The stock launchers' --master_port.
 MASTER_PORT = 7777
 
 
@@ -38,6 +40,7 @@ class Cluster(Record):
     group_name: str = DEFAULT_GROUP
     groups: tuple[InstanceGroup, ...] = ()
     """Empty in the minimal form of local mode; more than one makes a heterogeneous cluster."""
+    # Of UltraServers (GB200) only: a list of objects with hostName and capacityUnitId.
     topology: tuple[Any, ...] = ()
     raw: Mapping[str, Any] = {}
     """resourceconfig.json as it is, for `SM_RESOURCE_CONFIG`."""
@@ -53,6 +56,7 @@ class Cluster(Record):
 
     def hosts_of(self, group_names: tuple[str, ...]) -> tuple[str, ...]:
         """Hosts of the named groups; all hosts where the platform named no groups."""
+        # The minimal form of local mode and of older guides: the one group is all there is.
         if not self.groups:
             return self.hosts
         return tuple(host for g in self.groups if g.name in group_names for host in g.hosts)
@@ -66,6 +70,7 @@ def read_cluster(paths: Paths) -> Cluster:
     """
     file = paths.config_file("resourceconfig.json")
     raw = read_object(file)
+    # Not "no hosts": local mode, tests and a plain `docker run` all have at least this one.
     if not raw:
         return Cluster(hosts=(DEFAULT_HOST,), current_host=DEFAULT_HOST)
     hosts = _hosts(raw.get("hosts"), file)
@@ -77,6 +82,7 @@ def read_cluster(paths: Paths) -> Cluster:
         )
     topology = raw.get("topology")
     groups = tuple(_group(entry, file) for entry in _list(raw, "instance_groups", file))
+    # For a file that lists groups and does not say which of them is this host's.
     own_group = next((group.name for group in groups if current in group.hosts), DEFAULT_GROUP)
     return Cluster(
         hosts=hosts,

@@ -72,6 +72,7 @@ def find_code(
     return Code(
         entry_point=entry_point.removeprefix(f"{source.location}/"),
         source=source,
+        # Local mode names the mounted folder as submit directory, too: that is one place, not two.
         ignored=tuple(other for other in found[1:] if other.location != source.location),
     )
 
@@ -85,6 +86,8 @@ def _checked(entry_point: str | None) -> str:
             "ENV SAGEMAKER_PROGRAM=/opt/program/train.py",
         )
     parts = entry_point.split("/")
+    # It becomes an argument of python or bash: an option there, or a way out of the source
+    # directory.
     if entry_point.startswith("-") or ".." in parts or any(c < " " for c in entry_point):
         raise CodeMissing(
             f"{entry_point!r} is not a valid entry point",
@@ -125,6 +128,8 @@ def _code_channel(channels: Channels) -> list[CodeSource]:
     folder = channels.by_name[CODE_CHANNEL].path
     names = _names(folder)
     archives = [name for name in names if name.endswith(ARCHIVE_SUFFIXES)]
+    # SDK v2 sends a single archive (network isolation), SDK v3 a tree, which may hold archives of
+    # its own.
     if len(names) == 1 and archives:
         location = f"{folder}/{archives[0]}"
         return [CodeSource(origin="code channel", kind="archive", location=location)]
@@ -141,6 +146,8 @@ def _mounted(paths: Paths) -> list[CodeSource]:
 
 def _baked(entry_point: str, paths: Paths) -> list[CodeSource]:
     if os.path.isabs(entry_point):
+        # Below /opt/ml the platform's mount hides what was baked in; what is mounted is
+        # `_mounted`'s.
         outside = not entry_point.startswith(f"{paths.root}/")
         folder = os.path.dirname(entry_point)
     else:
@@ -159,6 +166,7 @@ def _kind(path: str) -> Literal["folder", "archive", "file"]:
 
 def _names(folder: str) -> list[str]:
     try:
+        # A fetch that was killed leaves its scratch folder behind (runtime.fetch, runtime.unpack).
         return [name for name in os.listdir(folder) if not name.endswith(IGNORED)]
     except OSError:
         return []

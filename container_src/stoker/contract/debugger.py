@@ -1,4 +1,4 @@
-"""Where the debugger's files lie, and the variables that set it up.
+"""Where the debugger's files are, and the variables that set it up.
 
 output/tensors/                    what the hook saves (debughookconfig.json may say elsewhere)
 output/data/stoker/findings.jsonl  one finding a line, as it is made; part of output.tar.gz
@@ -23,8 +23,8 @@ HOOK_VARIABLE = "STOKER_DEBUG"
 
 RULES_VARIABLE = "STOKER_RULES"
 """The rules of a job. Long ones are cut in pieces: STOKER_RULES, STOKER_RULES_1, STOKER_RULES_2 …
-for SageMaker takes no value of more than 512 characters. The launcher has them checked, with those
-of stoker.toml, and left in a file for workers and evaluator (bus.rule_plan)."""
+SageMaker takes no value of more than 512 characters. The launcher has them checked, with those of
+stoker.toml, and left in a file for workers and evaluator (bus.rule_plan)."""
 
 DRY_RUN_VARIABLE = "STOKER_RULES_DRY_RUN"
 """Set to 1, the actions of all rules only say what they would do."""
@@ -48,7 +48,7 @@ def tensors_dir(paths: Paths, hook: Mapping[str, Any]) -> str:
 
 
 def profiler_dir(paths: Paths, profiler: Mapping[str, Any]) -> str:
-    """Where profiles lie, given the content of profilerconfig.json (empty: none)."""
+    """Where profiles are, given the content of profilerconfig.json (empty: none)."""
     parameters = profiler.get("ProfilingParameters")
     local_path = parameters.get("LocalPath") if isinstance(parameters, dict) else None
     return _folder(local_path, f"{paths.output_dir}/profiler")

@@ -40,12 +40,15 @@ def make_environment(job: Job, *, entry_point: str, code_dir: str) -> dict[str, 
         "source_dir": code_dir,
         "log_level": job.log_level,
     }
+    # As the toolkit: in SM_TRAINING_ENV always, as a variable of its own on UltraServers only.
     if job.cluster.topology:
         fields["topology"] = job.cluster.topology
+    # After all others, which it repeats.
     fields["training_env"] = _training_env(job, fields)
     variables = {f"SM_{name.upper()}": _encode(value) for name, value in fields.items()}
     variables |= _both_spellings("SM_CHANNEL_", {c.name: c.path for c in job.channels})
     variables |= _both_spellings("SM_HP_", values)
+    # The toolkit's three names without the prefix. The last one is empty where no SDK sent it.
     variables["CURRENT_HOST"] = job.cluster.current_host
     variables["SAGEMAKER_REGION"] = job.region
     variables["SAGEMAKER_JOB_NAME"] = job.hyperparameters.setting("sagemaker_job_name") or ""
@@ -68,6 +71,7 @@ def drop_oversized(
     kept = {name: text for name, text in variables.items() if _fits(name, text)}
     room_bytes = _MOST_BYTES - sum(_size_bytes(text) for text in other_strings)
     if sum(_size_bytes(f"{name}={text}") for name, text in kept.items()) > room_bytes:
+        # The literal spelling stays: it is the toolkit's, the readable one is ours.
         doubled = {_readable(name) for name in kept if name != _readable(name)}
         kept = {name: text for name, text in kept.items() if name not in doubled}
     return kept, sorted(variables.keys() - kept.keys())
@@ -78,6 +82,7 @@ def _fits(name: str, text: str) -> bool:
 
 
 def _size_bytes(text: str) -> int:
+    # The kernel counts the NUL that ends each string.
     return len(text.encode("utf-8", "replace")) + 1
 
 
@@ -102,6 +107,7 @@ def _machines(job: Job) -> dict[str, Any]:
     return {
         "hosts": cluster.hosts,
         "current_host": cluster.current_host,
+        # SDK v3 sorts the hosts for it; the leader, below, is the first in the order of the file.
         "current_host_rank": sorted(cluster.hosts).index(cluster.current_host),
         "host_count": len(cluster.hosts),
         "master_addr": job.leader,
@@ -175,6 +181,7 @@ def _encode(value: object) -> str:
         return ""
     if isinstance(value, str):
         return value
+    # The toolkit's encoding (sorted, no blanks, ASCII), not that of SDK v3's drivers.
     if isinstance(value, bool | int | float | dict | list | tuple):
         try:
             return dumps(value)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 READ_LIMIT_BYTES = 16 * 1024 * 1024
 """No JSON or TOML file of a job comes near it; a longer one is cut, and so invalid."""
 
+# Some editors begin a file with it, and JSON may not.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FIX = "SageMaker writes a JSON object there: look at the test set-up or the mount that made it"
 
@@ -73,6 +74,8 @@ def write_atomically(path: str, content: str, *, is_private: bool = False) -> No
     temporary = temporary_path(path)
     remove_file(temporary)  # of a process with the same number, or put there to be in the way
     try:
+        # "x" follows no link. "replace": half of a surrogate pair must not prevent an error's
+        # report.
         with open(temporary, "x", encoding="utf-8", errors="replace") as file:
             if is_private:
                 os.fchmod(file.fileno(), 0o600)  # before anything is in it
@@ -98,13 +101,16 @@ def open_regular(path: str, flags: int = os.O_RDONLY, *, follow_links: bool = Fa
     Raises:
         OSError: it is not there, or is not a regular file.
     """
+    # Without O_NONBLOCK the open of a FIFO waits for its other end.
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags, 0o644)
     except OSError as error:
+        # ELOOP: a link. ENXIO: a socket, or a FIFO that no process reads.
         if error.errno in (errno.ELOOP, errno.ENXIO):  # the kernel's words would puzzle
             raise _not_regular(path) from None
         raise
+    # Of the open file: a look at the path before could be outrun by a rename.
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise _not_regular(path)

@@ -27,11 +27,13 @@ def read_hardware(environ: Mapping[str, str]) -> Hardware:
     """Counts devices; a missing folder means none."""
     devices = _names("/dev")
     return Hardware(
+        # os.cpu_count() would count processors that the container may not use (--cpuset-cpus).
         cpus=len(os.sched_getaffinity(0)),
         gpus=_visible(len(_numbered(devices, "nvidia")), environ.get("CUDA_VISIBLE_DEVICES")),
         neurons=sum(_core_count(device) for device in _numbered(devices, "neuron")),
         interfaces=tuple(sorted(_names("/sys/class/net"))),
         # EFA by device, never by a list of instance names that is always out of date.
+        # efa_0 is the driver's name, rdmap… what udev makes of it.
         has_efa=any(name.startswith(("efa", "rdmap")) for name in _names("/sys/class/infiniband")),
     )
 
@@ -58,6 +60,7 @@ def _core_count(device: str) -> int:
 
 
 def _numbered(names: list[str], prefix: str) -> list[str]:
+    # The devices nvidia0, nvidia1, … but not nvidiactl and nvidia-uvm.
     return [n for n in names if n.startswith(prefix) and n.removeprefix(prefix).isdigit()]
 
 

@@ -53,6 +53,8 @@ SETTINGS = frozenset(
 )
 """All that tell a launcher how to run; a user's own name cannot begin like them."""
 
+# The tuner's and the toolkit's own keys without the prefix: the toolkit keeps them from the
+# script.
 _RESERVED_KEYS = {"_tuning_objective_metric", "default_user_module_name"}
 
 
@@ -84,6 +86,7 @@ class Hyperparameters(Record):
 
     def changed_texts(self) -> dict[str, str]:
         """Numbers that do not print back to the text that was sent, such as 1.10 → 1.1."""
+        # A bool is an int, too, and prints as True: hence lower() below.
         printed = {k: str(v) for k, v in self.values().items() if isinstance(v, int | float)}
         sent = self.user()
         return {k: v for k, v in printed.items() if v.lower() != sent[k].strip().lower()}
@@ -132,6 +135,7 @@ def make_arguments(values: Mapping[str, Any]) -> list[str]:
     """The script's command line, spelt exactly as the stock toolkit spells it."""
     arguments: list[str] = []
     for key in sorted(values):
+        # One letter gives -k, and the empty key an empty argument: so does the toolkit.
         if key:
             arguments.append(f"--{key}" if len(key) > 1 else f"-{key}")
         else:

@@ -109,6 +109,7 @@ class Job(Record):
     @property
     def leader(self) -> str:
         """The first host of the distribution, or of the job."""
+        # SDK v3 writes algo-1 here, which a group of a heterogeneous cluster need not contain.
         return (self.distribution_hosts or self.cluster.hosts)[0]
 
     @property
@@ -128,6 +129,7 @@ def read_job(
     Raises:
         ConfigInvalid: a config file is damaged or contradicts itself.
     """
+    # A copy: what the process changes later is not what the job was started with.
     environ = dict(os.environ) if environ is None else environ
     paths = Paths(root=os.path.abspath(root)) if root else read_paths(environ)
     hyperparameters = read_hyperparameters(paths)
@@ -163,6 +165,8 @@ def _region(environ: Mapping[str, str], hyperparameters: Hyperparameters) -> str
 
 
 def _log_level(environ: Mapping[str, str], hyperparameters: Hyperparameters) -> int:
+    # The environment first: the toolkit overwrites it with the hyperparameter, so it had no
+    # effect.
     text = (
         environ.get("SAGEMAKER_CONTAINER_LOG_LEVEL")
         or hyperparameters.setting("sagemaker_container_log_level")
@@ -170,4 +174,5 @@ def _log_level(environ: Mapping[str, str], hyperparameters: Hyperparameters) -> 
     )
     text = text.strip().lower()
     is_number = text.isascii() and text.isdigit() and len(text) < 4
+    # A name makes the toolkit's job fail. A level that is neither name nor number means info.
     return int(text) if is_number else _LOG_LEVELS.get(text, 20)

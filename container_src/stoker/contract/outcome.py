@@ -32,7 +32,9 @@ def exit_code_of(wait_status: int) -> int:
 
 def make_failure_text(reason: str) -> str:
     """Cuts a reason to what SageMaker keeps, marking the cut."""
+    # Undecodable output has lone surrogates, which are not UTF-8: they become question marks.
     text = make_readable(reason).encode("utf-8", "replace").decode("utf-8").strip()
+    # Characters, not bytes: that is what the service counts.
     if len(text) <= FAILURE_LIMIT_CHARACTERS:
         return text
     return text[: FAILURE_LIMIT_CHARACTERS - 2].rstrip() + " …"
@@ -50,6 +52,7 @@ def make_readable(text: str) -> str:
 def read_failure(path: str) -> str:
     """What the script wrote there itself; empty if nothing."""
     try:
+        # Four bytes are the longest character of UTF-8.
         content = read_regular(path, 4 * FAILURE_LIMIT_CHARACTERS)
         return content.decode("utf-8", "replace").strip()
     except OSError:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _TRUE = {"true", "1", "yes", "on"}
+# argparse's type=bool, as documented for the SDK, is True for every text but "", so for "False".
 _FALSE = {"false", "0", "no", "off", ""}
 
 
@@ -27,6 +28,7 @@ class Params:
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
+        # Past __setattr__, which refuses.
         self.__dict__.update(values)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the default gave the type
@@ -100,6 +102,7 @@ def _unknown(key: str, defaults: Mapping[str, Any]) -> str:
 
 def _convert(raw: str, default: object) -> object:
     kind = default if isinstance(default, type) else type(default)
+    # A default of None has no type to convert to.
     if kind is type(None):
         return _from_json(raw)
     convert = _CONVERTERS.get(kind)

@@ -71,6 +71,7 @@ def at_end(
     _watch_process()
     number = next(_NUMBERS)
     # A dict, since other threads add to it, and objects go, while it is read.
+    # Only the functions are kept: a bound method would keep its object alive for ever.
     finish_method, forget_method = cast("MethodType", finish), cast("MethodType", forget)
     owner = ref(finish_method.__self__, lambda _: _KEEPERS.pop(number, None))
     _KEEPERS[number] = _Keeper(
@@ -101,13 +102,16 @@ def _watch_process() -> None:
     os.register_at_fork(after_in_child=_forget_all)
 
 
+# Cached by process id: a child that forks again registers again.
 @cache
 def _finalize(_process: int, finalize: Callable[..., object]) -> None:
     # Children of multiprocessing leave by os._exit: atexit is not for them.
+    # 100 is before multiprocessing's own (a pool has 15): pools and queues still work then.
     finalize(None, _finish_all, exitpriority=100)
 
 
 def _finish_all() -> None:
+    # In rising order: the open step goes to the writer, and what was written to the uploaders.
     for stage in Stage:
         _finish([each for each in _list_keepers() if each.stage is stage], _END_SECONDS)
 
@@ -124,6 +128,7 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     # Called by a handler that was set after this one, which then decides what happens.
     if signal.getsignal(number) is not _stop:
         return
+    # The exit status then says SIGTERM, as without a handler: the launcher reports a stop.
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 

@@ -102,6 +102,7 @@ def make_settings(
     config: Mapping[str, Any], paths: Paths, environ: Mapping[str, str]
 ) -> ProfilerSettings:
     """A value that cannot be used becomes a complaint, and the default is used."""
+    # As smdebug: keys in any case. Values keep theirs, or a LocalPath with capitals would be lost.
     lower = {str(key).lower(): value for key, value in config.items()}
     words = environ.get(VARIABLE, "").lower().replace(",", " ").replace(";", " ").split()
     is_disabled = str(lower.get("disableprofiler", False)).lower() == "true"
@@ -110,6 +111,8 @@ def make_settings(
     parameters = lower.get("profilingparameters")
     parameters = parameters if isinstance(parameters, dict) else {}
     reader = _Reader(parameters)
+    # As in the service: without ProfilingParameters only the hardware is sampled. The profiler's
+    # rules read steps, so a job that has some records them.
     wants_steps = bool(parameters) or (is_configured and _has_rules(paths))
     interval = reader.whole(
         "ProfilingIntervalInMilliseconds", 500, lower.get("profilingintervalinmilliseconds")
@@ -160,6 +163,7 @@ class _Reader:
         if value is None:
             return default
         try:
+            # The API's map is of texts, and "5e2" is a number, too.
             return int(float(str(value)))
         except (ValueError, OverflowError):
             self.complaints.append(f"{name} is {value!r:.80}, but a number was expected")

@@ -34,6 +34,8 @@ class _Settings:
 def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any of six types
     """Like `json.loads`; raises ValueError or RecursionError."""
     try:
+        # Unlike loads() the scanner skips neither the space before a value nor what comes behind
+        # it.
         value, end = _scan(text, len(text) - len(text.lstrip(_SPACE)))
         if not text[end:].strip(_SPACE):
             return value
@@ -54,6 +56,7 @@ _encode: Callable[[object, int], Iterable[str]]
 try:
     from _json import encode_basestring_ascii, make_encoder, make_scanner
 
+    # The class itself will do: the scanner reads its attributes once, when it is made.
     _scan = make_scanner(cast("Any", _Settings))
     # markers, default, string encoder, indent, two separators, sort_keys, skipkeys, allow_nan
     _encode = make_encoder({}, str, encode_basestring_ascii, None, ":", ",", True, False, True)

@@ -15,6 +15,7 @@ else:
         return lambda cls: cls
 
 
+# By the annotations' texts: with `from __future__ import annotations` they are nothing else.
 _KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,)}
 
 
@@ -47,6 +48,9 @@ class Record:
             raise TypeError(f"{cls.__name__}: {missing=} {unknown=}")
         for name in cls._fields:
             value = values[name] if name in values else getattr(cls, name)
+            # Past our own __setattr__. A default belongs to the class, and becomes the object's
+            # here, so that __dict__ has all fields: equality, replace() and the JSON files rely on
+            # it.
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -76,6 +80,7 @@ class Record:
         record = cls(**fields)
         for name, kind in cls.__annotations__.items():
             value = getattr(record, name)
+            # True is an int for Python, but not a step number.
             is_flag = isinstance(value, bool)
             if not isinstance(value, _KINDS.get(kind, str)) or is_flag != (kind == "bool"):
                 raise TypeError(f"{cls.__name__}: {name} is {value!r:.80}, expected {kind}")

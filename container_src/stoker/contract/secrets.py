@@ -58,6 +58,7 @@ _SIGNS = (
     *("ya29.", "npm_", "dckr_", "SG.", "xapp-", "secret", "SECRET", "passw", "PASSW", "api_key"),
     *("API_KEY", "private_key", "access_token"),
 )
+# A shorter value is part of too many innocent words.
 _SHORTEST = 4
 _SHORTEST_LINE = 8
 """Of a secret of several lines, which a log shows one by one."""

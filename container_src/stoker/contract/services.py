@@ -67,6 +67,7 @@ def read_services(paths: Paths, environ: Mapping[str, str]) -> Services:
 
 def name_moved_files(paths: Paths) -> dict[str, str]:
     """The variables by which smdebug finds the files that are there, if not under /opt/ml."""
+    # smdebug looks there by itself.
     if paths.root == OPT_ML:
         return {}
     files = {variable: paths.config_file(name) for name, variable in _OVERRIDES.items()}

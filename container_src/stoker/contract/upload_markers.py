@@ -15,4 +15,5 @@ IGNORED = ".sagemaker-ignore"
 
 def temporary_path(path: str) -> str:
     """Where this process writes a file before it renames it to `path`; it is not uploaded."""
+    # With the process id, because ranks may write the same file at the same time.
     return f"{path}.{os.getpid()}{IGNORED}"
