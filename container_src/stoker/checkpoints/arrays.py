@@ -49,6 +49,8 @@ def write_arrays(
     Raises:
         CheckpointFailed: it could not be written.
     """
+    # The fields of a rank's file that torch wrote (shards.parse_head): one format, one
+    # verification.
     rest = {"own": {}, "pieces": {}, "state": dict(state)}
     content = save(
         {name: _storable(array) for name, array in arrays.items()},
@@ -87,6 +89,7 @@ def read_arrays(checkpoint: Checkpoint) -> tuple[dict[str, Array], dict[str, Any
     """
     with open(f"{checkpoint.path}/{_FILE}", "rb") as file:
         content = file.read()
+    # safetensors: 8 bytes with the length of the header, then the header as JSON.
     head_bytes = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:head_bytes])
     state = json.loads(header["__metadata__"][_METADATA])["state"]
@@ -96,6 +99,7 @@ def read_arrays(checkpoint: Checkpoint) -> tuple[dict[str, Array], dict[str, Any
 def _storable(array: Array) -> Array:
     # bfloat16 and float8 are not NumPy's own: float32 holds each of their values exactly.
     plain = array if array.dtype.kind in _PLAIN else array.astype(np.float32)
+    # ascontiguousarray() makes one dimension of none: a scalar needs its shape back.
     return np.ascontiguousarray(plain).reshape(plain.shape)
 
 

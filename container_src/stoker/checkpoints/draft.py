@@ -49,6 +49,8 @@ class Draft:
         except FileNotFoundError:
             return False
         with suppress(OSError):  # a file system without locks: then nothing is swept there
+            # Shared: all ranks of a host hold the same draft, and a sweep asks for the exclusive
+            # lock.
             fcntl.flock(self._handle, fcntl.LOCK_SH)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(self._handle), os.stat(self.path)):
@@ -65,9 +67,12 @@ class Draft:
 
         On a file system that several hosts share one of them does it for all.
         """
+        # The names in the folder, before its own: after a loss of power a checkpoint with its
+        # final name has all files.
         os.fsync(self._handle)
         try:
             os.rename(self.path, f"{self._parent}/{name}")
+        # Another host has renamed it, on a file system that both see.
         except FileNotFoundError:
             if not os.path.isdir(f"{self._parent}/{name}"):
                 raise
@@ -135,6 +140,7 @@ def _remove_if_abandoned(path: str) -> bool:
     except OSError:
         return False
     try:
+        # Fails while its writer lives; the kernel releases the lock of a dead one.
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(path, ignore_errors=True)
     except OSError:

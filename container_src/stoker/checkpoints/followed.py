@@ -29,6 +29,8 @@ class FollowedLoop(Loop):
 
     def begin_epoch(self) -> None:
         """The framework is about to start its loader, and will itself skip what is done."""
+        # A resumed epoch must be shuffled as it was: from the state that it began with. That of
+        # the checkpoint is set in catch_up(), after the batches that are skipped.
         if self._resumed is None:
             self._epoch_start = read_random_state()
         elif self._epoch_start is not None:

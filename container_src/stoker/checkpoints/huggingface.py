@@ -87,6 +87,7 @@ class StokerCheckpoints(TrainerCallback):
             raise
         finally:
             self._trainer = None
+            # The next training may be resumed by the trainer's own means.
             vars(trainer).pop("_load_from_checkpoint", None)
 
     def on_train_begin(
@@ -114,6 +115,7 @@ class StokerCheckpoints(TrainerCallback):
             trainer=_TrainerState(trainer),
         )
         self._session.save_every(**self._schedule)
+        # _prepare() looked at this disk alone; the session takes what all ranks have.
         if self._session.step != state.global_step:
             raise CheckpointFailed(
                 f"the trainer begins at step {state.global_step}, but the newest checkpoint that "
@@ -183,6 +185,7 @@ def _prepare(trainer: Trainer, newest: Checkpoint | None, folder: str) -> str | 
     with Path(newest.path, "rank00000.safetensors").open("rb") as file:
         content = mmap(file.fileno(), 0, access=ACCESS_READ)
     _, rest = parse_head(memoryview(content))
+    # Before the session is made: the trainer reads its counters from a file when it starts.
     state = decode(rest["state"]["trainer"], _no_tensor)
     TrainerState(**state).save_to_json(str(Path(folder, _STATE_FILE)))
     # Weights come from the store, in on_train_begin; here it would miss a file of them.

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 MEAN_HOURS_BETWEEN_INTERRUPTIONS = 2.0
 """Assumed for "auto": the lower half of what public traces of AWS spot instances show."""
+# Bounds of "auto": saves do not follow one another without a pause, and at most an hour is lost.
 _SHORTEST_SECONDS = 30.0
 _LONGEST_SECONDS = 3600.0
 _FIRST_SECONDS = 60.0

@@ -27,7 +27,10 @@ from stoker.contract.files import now_text
 from stoker.contract.job import Job
 from stoker.errors import CheckpointFailed, CheckpointMismatch
 
+# Their fit() calls model.train_function(data) for each batch. JAX's hands its state through it as
+# well: there an epoch is started over.
 _SKIPPING_BACKENDS = ("tensorflow", "torch")
+# Without "metrics": their variables are made late, and are put back by _SkippingFunction.
 _STRICT = ("model", "optimizer")
 
 
@@ -97,6 +100,7 @@ class StokerCheckpoints(keras.callbacks.Callback):
                 "fit()",
             )
         if not model.optimizer.built:
+            # Its variables exist only from here on, and a checkpoint has values for them.
             model.optimizer.build(model.trainable_variables)
         self.stopped = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="stoker-checkpoint")
@@ -224,6 +228,7 @@ class StokerCheckpoints(keras.callbacks.Callback):
         _assign(self.model, arrays, checkpoint.name)
         progress = self._progress
         progress.continue_from(state["loop"], world_size=1)
+        # Private, but Keras's own BackupAndRestore sets it, too: fit() has no other way in.
         self.model._initial_epoch = progress.epoch
         self._random = {
             name.rpartition(".")[2]: array

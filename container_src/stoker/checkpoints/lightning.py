@@ -93,6 +93,8 @@ class StokerCheckpoints(Callback):
         if self._session is None or fetcher is None:
             return
         loader = _FollowedLoader(self, trainer, self._session, self._loop)
+        # Both: the fetcher asks `iterator` for batches, and starts an epoch with
+        # `_combined_loader`.
         fetcher._combined_loader = fetcher.iterator = loader
         if not loader.knows_its_place:
             iter(fetcher)

@@ -91,6 +91,8 @@ class Loop:
                 if self._session.advance():
                     raise Leave
         finally:
+            # Inside of epochs() a second batches() of one epoch is refused, so the mark stays
+            # until the next.
             self._has_batches = self._in_epochs
         if not self._in_epochs:
             self._end_epoch()
@@ -130,6 +132,8 @@ class Loop:
 
 def _skip(batches: Iterator[Any], count: int) -> None:
     """Passes over batches that are done; where nothing is prefetched, without loading them."""
+    # torch's iterator of a DataLoader: in the main process it asks this one for the next indices,
+    # then loads. With workers, batches are on their way already.
     indices = getattr(batches, "_sampler_iter", None)
     if indices is not None and getattr(batches, "_num_workers", None) == 0:
         batches = indices

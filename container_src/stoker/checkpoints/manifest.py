@@ -79,6 +79,7 @@ def parse_manifest(text: str) -> Manifest:
     try:
         fields = json.loads(text)
         seal = fields.pop("seal")
+        # Before the seal: a newer version may compute it in another way.
         if fields.pop("format") != FORMAT:
             raise ManifestInvalid("its manifest has a format this version does not know")
         if seal != _seal({**fields, "format": FORMAT}):
@@ -97,6 +98,7 @@ def _from_fields(fields: dict[str, Any]) -> Manifest:
     shards = tuple(
         Shard(**{**shard, "checksums": _list(shard["checksums"], str)}) for shard in found
     )
+    # A name from a file is joined to a path: no `..`, no slash.
     if not all(_SHARD_NAME.fullmatch(shard.name) for shard in shards):
         raise ManifestInvalid("its manifest names files that no checkpoint has")
     if len({shard.name for shard in shards}) < len(shards):
@@ -120,6 +122,7 @@ def _from_fields(fields: dict[str, Any]) -> Manifest:
 
 
 _SHARD_NAME = re.compile(r"rank\d{5,9}\.safetensors", re.ASCII)
+# What 64 bits with a sign hold.
 _MOST = 1 << 63
 _MANIFEST: dict[str, Any] = {
     **dict.fromkeys(("step", "epoch", "batch", "world_size"), int),

@@ -64,6 +64,7 @@ class Parts:
 
     def keeps_references(self, name: str) -> bool:
         """Whether the part may keep using the tensors that it is given."""
+        # A module copies into its parameters; an optimizer may take the tensors themselves.
         return not isinstance(self._parts.get(name), torch.nn.Module)
 
     def optimizers(self) -> list[torch.optim.Optimizer]:
@@ -102,6 +103,7 @@ class Parts:
 
     def _load(self, part: Any, state: Any, named: bool) -> None:  # noqa: ANN401
         if isinstance(part, dict):
+            # In place: the script has the same dict.
             part.clear()
             part.update(state)
         elif named and isinstance(part, torch.nn.Module | torch.optim.Optimizer):
@@ -124,6 +126,7 @@ class Parts:
 def _unwrapped(part: object) -> object:
     if isinstance(part, DistributedDataParallel):
         return _unwrapped(part.module)
+    # torch.compile's wrapper has the model there.
     return _unwrapped(part._orig_mod) if hasattr(part, "_orig_mod") else part
 
 

@@ -40,9 +40,11 @@ class Progress:
         counters = [saved[name] for name in ("step", "epoch", "batch", "world_size")]
         if not all(type(count) is int and count >= 0 for count in counters):
             raise ValueError(f"the counters are {counters!r:.80}")
+        # Raises where it is not a number.
         if saved["best"] is not None:
             float(saved["best"])
         self.step, self.epoch = int(saved["step"]), int(saved["epoch"])
+        # What is done is the batches of all ranks together: with more ranks it is fewer for each.
         self.batch = int(saved["batch"]) * int(saved["world_size"]) // world_size
         self.best = saved["best"]
         self.world_size = world_size

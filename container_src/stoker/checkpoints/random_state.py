@@ -18,6 +18,7 @@ def read_random_state(generators: Sequence[torch.Generator] = ()) -> dict[str, A
         "torch": torch.get_rng_state(),
         "generators": [generator.get_state() for generator in generators],
     }
+    # To read the state of a device starts CUDA, which takes memory of the GPU and forbids to fork.
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # torch's, without types
         state["cuda"] = torch.cuda.get_rng_state()  # of the device a rank works with
         state["cuda_devices"] = torch.cuda.get_rng_state_all()  # it may use others, too

@@ -37,6 +37,7 @@ class Ranks(Group):
         return box[0]
 
     def exchange(self, requests: int) -> Callable[[], int]:
+        # One element per bit: their maximum over the ranks is what any of them requests.
         bits = torch.tensor([(requests >> i) & 1 for i in range(8)], dtype=torch.uint8)
         work = dist.all_reduce(bits, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
 

@@ -60,8 +60,12 @@ class Recorder:
                     f"no checkpoint can be written to {store.folder}: {told}",
                     fix="mount it writable, or pass stoker.checkpoints(…, folder=…)",
                 )
+        # A second group for the background thread: collectives of the loop's must not mix with its
+        # own.
         self._saver = Saver(store, make_group(job), token=token, keep=settings.keep)
         self._hooks = [
+            # What an optimizer owns is still being copied while the next step's gradients are
+            # computed.
             optimizer.register_step_pre_hook(lambda *_: self._saver.wait_for_copy())
             for optimizer in parts.optimizers()
         ]
@@ -179,6 +183,7 @@ class Recorder:
 def _prepare_folder(store: Store, token: str) -> str:
     """Tries to write there, and clears what dead writers left. Returns what is wrong."""
     try:
+        # Writes, creates, locks and removes: all that a save will need of the folder.
         Draft(store.folder, f"{token}-0").discard()
     except OSError as error:
         return error.strerror or str(error)

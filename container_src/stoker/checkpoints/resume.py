@@ -65,6 +65,8 @@ class Resume:
             CheckpointMismatch: it is valid, but does not fit the model, or another part.
         """
         for checkpoint in self._candidates():
+            # Each rank reads before any of them restores: all take the same checkpoint, or none
+            # does.
             trouble, content = self._read(checkpoint)
             troubles = [told for told in self._group.gather(trouble) if told]
             if not troubles and content is not None:
@@ -76,6 +78,7 @@ class Resume:
         """Those that every host has, newest first."""
         found = {checkpoint.name: checkpoint for checkpoint in self._store.read_all()}
         told = self._group.gather([name for name, c in found.items() if not c.problem])
+        # Each host has a disk of its own: what is valid here may be damaged or missing there.
         common = set(told[0]).intersection(*told[1:])
         for name, checkpoint in found.items():
             if name not in common:
@@ -116,6 +119,7 @@ class Resume:
         first = files[_FIRST_FILE]
         tree = dict(first.rest["state"])
         loop = decode(tree.pop("loop"), first.tensor)
+        # Tried on an object of its own: a damaged state must not leave half of itself behind.
         Progress().continue_from(loop, world_size=1)
         own = self._own_state(files)
         if own:
@@ -161,6 +165,7 @@ class Resume:
         return f"rank{self._group.rank:05d}.safetensors"
 
     def _own_state(self, files: Mapping[str, MappedShard]) -> Mapping[str, Any]:
+        # More ranks than saved.
         if self._own_file not in files:
             return {}
         file = files[self._own_file]

@@ -92,6 +92,7 @@ class Saver:
                 "a forked process cannot save through the session of its parent",
                 fix="open stoker.checkpoints in the process that trains, with a folder of its own",
             )
+        # One copy of the state in memory, never two: the save before has to be durable first.
         self.finish()
         if self._touching is not None:
             self._touching.result()
@@ -140,6 +141,8 @@ class Saver:
 
     def _save(self, snapshot: Snapshot, about: Manifest, started: float) -> Saved:
         draft, written = self._write(snapshot)
+        # Reached by every rank, whatever happened to it: one that raised before would leave the
+        # others in the collective for ever.
         told = self._group.gather(written)
         troubles = [f"rank {i}: {w.trouble}" for i, w in enumerate(told) if w.trouble]
         if draft is None or troubles:
@@ -186,6 +189,8 @@ class Saver:
         decided: tuple[str, list[str], str] = ("", [], "")
         if self._group.is_leader:
             decided = self._publish_first(draft, about, serial)
+        # The leader's choice: each host removes the same checkpoints, as far as they are not
+        # uploading.
         name, doomed, trouble = self._group.share(decided)
         if trouble:
             draft.discard()
@@ -239,6 +244,7 @@ def _write_in_pieces(path: str, memory: memoryview, size_bytes: int) -> tuple[st
             end = min(start + PIECE_BYTES, size_bytes)
             checksums.append(hexadecimal(checksum_of(memory[start:end])))
             file.write(memory[start : whole_blocks(end)], start)
+        # Whole blocks were written, and the file may have been a longer checkpoint's.
         file.end(size_bytes)
         file.sync()
     return tuple(checksums)

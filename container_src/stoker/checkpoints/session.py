@@ -187,6 +187,7 @@ class Session:
             self.progress.world_size = self._group.size
             resumed = self._recorder.resume(self.progress, self._loop)
             self.resumed_from = resumed.checkpoint if resumed else None
+            # Entered: from here on __exit__ cleans up.
             undo.pop_all()
         return self
 
@@ -198,6 +199,7 @@ class Session:
     ) -> bool:
         try:
             if kind is None:
+                # Of one group: this collective must end before leave() begins the next.
                 self._stopping.settle()
                 if not self.stopped and not self._recorder.has(self.progress):
                     self._save()  # so that an interruption from here on repeats nothing
@@ -215,6 +217,7 @@ class Session:
 
     def reach_boundary(self, *, is_due: bool = False) -> bool:
         """Between two steps: saves if it is due, and returns whether to leave."""
+        # Raised here, in the loop: the thread has no caller.
         if self._recorder.is_failed:
             self.flush()
         is_time, is_stop = self._stopping.agree(self._schedule.is_time)

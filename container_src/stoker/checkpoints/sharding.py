@@ -60,6 +60,7 @@ def own_piece(tensor: torch.Tensor) -> Piece | None:
         raise TypeError(f"{type(tensor).__name__} is not a DTensor")
     coordinate = tensor.device_mesh.get_coordinate()
     placed = zip(coordinate or (), tensor.placements, strict=False)
+    # Of a tensor that is replicated over a dimension of the mesh, the first there writes.
     is_replica = any(place.is_replicate() and at > 0 for at, place in placed)
     chunks = tensor.__create_chunk_list__()  # type: ignore[no-untyped-call] # torch has no types here
     local = tensor.to_local()

@@ -85,6 +85,8 @@ def make_layout(tensors: Mapping[str, torch.Tensor], rest: dict[str, Any]) -> La
     metadata = json.dumps({_OURS: _dumps(rest)})
     text = f'{{"{_METADATA}":{metadata}{entries.text}}}'.encode()
     head_bytes = -(-(8 + len(text)) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+    # Filled with blanks, which JSON allows, up to a whole page: tensors begin aligned in memory
+    # and on the disk.
     head = (head_bytes - 8).to_bytes(8, "little") + text.ljust(head_bytes - 8)
     places = _place(entries, head_bytes)
     return Layout(head=head, places=places, size_bytes=head_bytes + entries.size_bytes)
@@ -168,6 +170,7 @@ def _places(header: dict[str, Any], head_bytes: int) -> dict[str, Place]:
 @lru_cache(maxsize=4)
 def _arrange(tensors: tuple[tuple[str, torch.dtype, torch.Size], ...]) -> _Entries:
     offsets, header, position = {}, {}, 0
+    # Widest elements first: each starts at a multiple of its own width without gaps.
     for name, dtype, shape in sorted(tensors, key=lambda tensor: -tensor[1].itemsize):
         end = position + prod(shape) * dtype.itemsize
         header[name] = {

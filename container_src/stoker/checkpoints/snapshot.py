@@ -55,6 +55,7 @@ class Snapshot:
             "state": state_tree if is_leader else {},
         }
         self.layout: Layout = make_layout(self._tensors, rest)
+        # Now, before anything is copied: copy_late() compares.
         self._late = {n: _version(t) for n, t in self._tensors.items() if t.data_ptr() in settled}
         self._copied = threading.Event()
         self._streams = _make_streams(self._tensors.values())
@@ -66,6 +67,8 @@ class Snapshot:
             if name not in self._late:
                 staging.copy(self._tensors[name], place)
         for stream in self._streams:
+            # These copies are on the training's own streams: queued behind what computes the
+            # values.
             torch.cuda.current_stream(stream.device).synchronize()
 
     def copy_late(self, staging: Staging) -> None:
@@ -126,4 +129,5 @@ def _make_streams(tensors: Iterable[torch.Tensor]) -> list[torch.cuda.Stream]:
 
 def _version(tensor: torch.Tensor) -> int:
     """Counts the changes in place, whatever code makes them."""
+    # Tensors made in inference mode have no version, and torch raises for it.
     return -1 if tensor.is_inference() else int(tensor._version)

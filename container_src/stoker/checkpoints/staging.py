@@ -33,6 +33,7 @@ class Staging:
             return
         self._bytes = torch.empty(0, dtype=torch.uint8)  # first: never two at a time
         whole = -(-(size_bytes + _SLACK_BYTES) // _PAGE_BYTES) * _PAGE_BYTES
+        # Pinned, a copy from the GPU needs no buffer in between and the host need not wait for it.
         self._bytes = _make_pinned(whole) if torch.cuda.is_available() else _make_touched(whole)
 
     def memory(self, size_bytes: int) -> memoryview:
@@ -64,6 +65,7 @@ def _make_touched(size_bytes: int) -> torch.Tensor:
         with suppress(OSError):  # a kernel that knows no such advice
             memory.madvise(advice)
     staged = torch.frombuffer(memory, dtype=torch.uint8)
+    # Touches every page: a first touch in the copy would be the training's time.
     ctypes.memset(staged.data_ptr(), 0, size_bytes)
     return staged
 

@@ -23,6 +23,7 @@ class Stopping:
         self._job = job
         self._group = group
         self._under_way: Callable[[], int] | None = None
+        # From now on SIGTERM is noted instead of ending the process.
         stop_listener()
 
     def is_requested(self) -> bool:
@@ -38,6 +39,7 @@ class Stopping:
             # A save in this step restarts the interval: it is not requested twice.
             fresh = (lambda: False) if requests & _TIME else is_time
             self._under_way = (
+                # After a stop no further exchange begins: no rank would be there to finish it.
                 None if requests & _STOP else self._group.exchange(self._requests(fresh))
             )
         self.is_agreed = bool(requests & _STOP)

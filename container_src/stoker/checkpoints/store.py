@@ -149,6 +149,7 @@ class Store:
         kept = valid[:keep] + [c for c in valid[keep:] if c.is_best][:1]
         if any(c.name == trust for c in kept):
             return kept
+        # One that is proved stays, however many newer ones merely look valid.
         proved = next((c for c in valid if not self.verify(c)), None)
         return [*kept, proved] if proved else []
 

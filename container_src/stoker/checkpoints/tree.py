@@ -66,6 +66,8 @@ class Encoder:
         return {"pairs": [[self.encode(k, path), self.encode(v, f"{path}.{k}")] for k, v in pairs]}
 
     def _encode_tensor(self, value: torch.Tensor, path: str) -> Any:  # noqa: ANN401
+        # A negative view has the address of its base: without this the base's values would be
+        # stored.
         tensor = value.detach().resolve_neg()
         if tensor.is_complex():
             real = torch.view_as_real(tensor.resolve_conj())
@@ -88,6 +90,7 @@ class Encoder:
     def _encode_rare(self, value: object, path: str) -> Any:  # noqa: ANN401
         if isinstance(value, np.ndarray | np.generic) and _is_known_to_torch(value.dtype):
             kind = "array" if isinstance(value, np.ndarray) else "scalar"
+            # torch knows the machine's own byte order only.
             copy = torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("=")))
             return {kind: self._encode_tensor(copy, path)}
         if isinstance(value, bytes):
@@ -178,6 +181,8 @@ def _weights_only_bytes(value: object, path: str) -> bytes:
     try:
         torch.save(value, content)
         content.seek(0)
+        # Tried when it is saved: a checkpoint that cannot be read would be found out at the
+        # resume.
         torch.load(content, weights_only=True)
     except Exception as error:  # pickling runs the value's own code: anything may come
         raise CheckpointFailed(

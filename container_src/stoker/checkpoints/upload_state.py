@@ -20,6 +20,7 @@ def is_uploading(folder: str) -> bool:
     names = set(names_in(folder))
     begun = {name.removesuffix(UPLOADING) for name in names if name.endswith(UPLOADING)}
     done = {name.removesuffix(UPLOADED) for name in names if name.endswith(UPLOADED)}
+    # AWS's own cleaning waits for the same: uploading and not uploaded.
     return bool(begun - done)
 
 

@@ -56,6 +56,7 @@ def sign(
     credentials = boto3.Session().get_credentials()
     if credentials is None:
         raise OSError("there are no AWS credentials to sign with")
+    # SigV4Auth takes the hash of the body from this header, and signs the header as well.
     digest = hashlib.sha256(content).hexdigest()
     request = AWSRequest(
         method=method, url=url, data=content, headers={**headers, "X-Amz-Content-SHA256": digest}

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 
+# O_DIRECT needs multiples of the disk's sector: 512 or 4,096 bytes.
 _BLOCK_BYTES = 4096
 # How tmpfs, FUSE and some network file systems say that they know no direct writing.
 _NOT_DIRECT = (errno.EINVAL, errno.EOPNOTSUPP)
@@ -61,6 +62,8 @@ class DirectFile:
         except OSError as error:
             if not self._is_direct or error.errno not in _NOT_DIRECT:
                 raise
+        # The same descriptor continues through the page cache, from the byte at which it was
+        # refused.
         flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
         fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags & ~os.O_DIRECT)
         self._is_direct = False

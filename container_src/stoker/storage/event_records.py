@@ -12,6 +12,7 @@ from crc32c import crc32c
 
 _LENGTH = Struct("<Q")
 _CHECKSUM = Struct("<I")
+# TFRecord's constant: the checksum is rotated by 15 bits and this is added.
 _MASK_DELTA = 0xA282EAD8
 _LOW_32_BITS = 0xFFFFFFFF
 

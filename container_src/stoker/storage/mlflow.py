@@ -19,7 +19,9 @@ MOST_METRICS = 1000
 
 _ROOT = "/api/2.0/mlflow"
 _CONNECT_SECONDS = 10
+# Timeout, too early, too many requests: the same request may succeed later.
 _RETRIED = (408, 425, 429)
+# Address and signing name of SageMaker's two kinds of MLflow, by the resource of the ARN.
 _ENDPOINTS = {
     "mlflow-tracking-server": ("https://{region}.experiments.sagemaker.aws", "sagemaker-mlflow"),
     "mlflow-app": ("https://mlflow.sagemaker.{region}.app.aws", "sagemaker"),
@@ -158,6 +160,7 @@ def find_run(
     """
     id_ = find_experiment(server, experiment) if experiment else "0"
     if job:
+        # The filter quotes the text: a quote in it would end it early.
         text = job.replace("'", "")
         asked = {"experiment_ids": [id_], "filter": f"tags.`stoker.job` = '{text}'"}
         if found := server.call("runs/search", {**asked, "max_results": 1}).get("runs"):
@@ -167,6 +170,7 @@ def find_run(
     tags = [{"key": "stoker.job", "value": job}] if job else []
     new = {"experiment_id": id_, "run_name": name, "start_time": _now_ms(), "tags": tags}
     run_id = str(server.call("runs/create", new)["run"]["info"]["run_id"])
+    # MLflow's limits for a parameter, and for a batch of them below.
     pairs = [{"key": key[:250], "value": value[:500]} for key, value in params.items()]
     with suppress(TrackingRefused):  # another server's limits on names
         for first in range(0, len(pairs), 100):

@@ -100,6 +100,7 @@ def download(client: Any, uri: str, folder: Path, *, fix: str) -> Path:  # noqa:
     if not names:
         raise PreparationFailed(f"{uri} does not exist", fix=fix)
     for name in names:
+        # Keys are arbitrary texts, and this one becomes a path.
         if ".." in name.split("/"):
             raise PreparationFailed(f"{prefix.uri(name)} leaves its folder", fix=fix)
         if not name.endswith("/"):
