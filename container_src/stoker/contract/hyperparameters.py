@@ -86,7 +86,7 @@ class Hyperparameters(Record):
 
     def changed_texts(self) -> dict[str, str]:
         """Numbers that do not print back to the text that was sent, such as 1.10 → 1.1."""
-        # A bool is an int, too, and prints as True: hence lower() below.
+        # A bool is an int, too, and prints as True: lower() below makes it equal to `true`.
         printed = {k: str(v) for k, v in self.values().items() if isinstance(v, int | float)}
         sent = self.user()
         return {k: v for k, v in printed.items() if v.lower() != sent[k].strip().lower()}

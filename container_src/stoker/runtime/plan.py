@@ -138,7 +138,7 @@ def _worker_environ(
         make_environment(job, entry_point=program.entry_point, code_dir=program.folder),
         other_strings=[*arguments, *job.environ, *job.environ.values()],
     )
-    # In rising order: the user's values win over what smdebug is told, the contract's over the
+    # In rising order: the user's values win over those for smdebug, the contract's over the
     # user's. make_network_environment() leaves out what the user has set.
     environ = {
         **name_moved_files(job.paths),

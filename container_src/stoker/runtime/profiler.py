@@ -90,7 +90,7 @@ class JobProfiler:
         pid, self._pid = self._pid, 0
         if not pid:
             return
-        # A sampler that ends before it is told to has failed, and nothing else shows it.
+        # A sampler that ends before its SIGTERM has failed, and nothing else shows it.
         if not _is_running(pid):
             self._tell("the sampler ended before the training; what it has written is kept")
             return
