@@ -28,8 +28,8 @@ GOAL_SEND, GOAL_NOTHING = 0.8, 0.2
 _OURS = """
 import sys
 from pathlib import Path
-from stoker.cloud.aws import Account
-from stoker.cloud.upload.aws import Bucket
+from stoker.cloud.account import Account
+from stoker.cloud.upload.bucket import Bucket
 from stoker.cloud.upload.channel import send_folder
 from stoker.cloud.upload.folder import read_folder
 data, bucket, memory = sys.argv[1:]

@@ -11,7 +11,7 @@ import pytest
 
 from stoker.bus.metric_line import make_line
 from stoker.cli.client.display import render_running, render_summary, show
-from stoker.cli.client.sagemaker import Api, LogLine
+from stoker.cli.client.platform_api import Api, LogLine
 from stoker.cli.client.source import pack_source, read_source
 from stoker.cli.client.submission import TrainingSpec, make_submission
 from stoker.cli.client.watch import (

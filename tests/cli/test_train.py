@@ -341,7 +341,7 @@ def test_a_server_that_dies_leaves_the_job_and_the_command_says_how_to_continue(
 
 INTERRUPTED = """
 import os, signal, sys
-from stoker.cli.client.sagemaker import Api
+from stoker.cli.client.platform_api import Api
 from stoker.cli.main import main
 
 def create_and_interrupt(self, request):

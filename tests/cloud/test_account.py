@@ -10,12 +10,12 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from stoker.cli.doctor.cloud_checks import CloudExamination, examine_cloud
-from stoker.cloud.aws import Account
+from stoker.cloud.account import Account
 from stoker.cloud.image import is_remote, make_target
+from stoker.cloud.jobs import CloudJobs, parse_job
 from stoker.cloud.log_line import LOG_GROUP
 from stoker.cloud.queue import read_queued_job, submit
 from stoker.cloud.refusals import ConnectionLost
-from stoker.cloud.sagemaker import CloudJobs, parse_job
 from stoker.cloud.settings import CloudSettings
 from stoker.machine.failures import UsageRefused
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import pytest
 
-from stoker.cloud.aws import Account
+from stoker.cloud.account import Account
 from stoker.cloud.image import make_target, push_by_digest
 from stoker.machine.docker import find_client
 from stoker.machine.failures import ImageMissing

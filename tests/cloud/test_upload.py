@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from stoker.cloud.aws import Account
-from stoker.cloud.upload.aws import Bucket
+from stoker.cloud.account import Account
+from stoker.cloud.upload.bucket import Bucket
 from stoker.cloud.upload.channel import send_folder
 from stoker.cloud.upload.folder import read_folder
 from stoker.errors import HostError

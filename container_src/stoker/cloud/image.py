@@ -8,7 +8,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-from stoker.cloud.aws import Account
+from stoker.cloud.account import Account
 from stoker.errors import HostError
 from stoker.machine.aws import read_login_password
 from stoker.machine.docker import ask, find_client, make_image_fix, require_engine, run_live

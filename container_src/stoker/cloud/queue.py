@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.cloud.aws import Account
-from stoker.cloud.sagemaker import parse_job
+from stoker.cloud.account import Account
+from stoker.cloud.jobs import parse_job
 
 _OVER = ("SUCCEEDED", "FAILED")
 

@@ -70,17 +70,21 @@ def make_session(region: str | None = None) -> Any:  # noqa: ANN401 - boto3 publ
     Raises:
         UsageRefused: boto3 is not installed.
     """
-    return _import("boto3").Session(region_name=region)
+    return import_module("boto3").Session(region_name=region)
 
 
 def aws_errors() -> tuple[type[Exception], ...]:
     """What boto3 raises when AWS refuses or cannot be reached."""
-    exceptions = _import("botocore.exceptions")
+    exceptions = import_module("botocore.exceptions")
     return (exceptions.BotoCoreError, exceptions.ClientError)
 
 
-def _import(name: str) -> Any:  # noqa: ANN401 - as above
-    # boto3 is an extra: every other command of the host works without it.
+def import_module(name: str) -> Any:  # noqa: ANN401 - as above
+    """A module of boto3 or botocore.
+
+    Raises:
+        UsageRefused: boto3 is not installed: it is an extra, every other command works without it.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from typing import SupportsInt
 
     from stoker.contract.job import Job
+    from stoker.metrics.aws import TrialMetrics
     from stoker.metrics.event_file import EventFile
     from stoker.metrics.mlflow import MlflowMetrics
-    from stoker.metrics.sagemaker import TrialMetrics
 
 Entry = tuple[float, int, "Mapping[str, SupportsFloat]"]
 """Wall time, step, metrics whose numbers may still be on a device."""
@@ -122,7 +122,7 @@ class Log:
         # The local platform reads what is printed.
         if self._job.arn and not environ.get(RECORDED_VARIABLE):
             # boto3 costs a third of a second, and outside SageMaker there is no receiver.
-            from stoker.metrics.sagemaker import TrialMetrics
+            from stoker.metrics.aws import TrialMetrics
 
             yield TrialMetrics(self._job)
         if environ.get("MLFLOW_TRACKING_URI"):

@@ -109,7 +109,7 @@ class S3Objects:
 
     def _upload(self) -> None:
         # AWS is reached from one module only, and it costs boto3's import.
-        from stoker.metrics.sagemaker import put_object
+        from stoker.metrics.aws import put_object
 
         self._uploaded_at = time.monotonic()
         put_object(self._uri, bytes(self._content))

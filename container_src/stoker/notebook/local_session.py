@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.cli.client.sagemaker import make_boto3_session
+from stoker.cli.client.platform_api import make_boto3_session
 from stoker.cli.client.server import EngineName, ServerOptions, find_server, start_server
 from stoker.cli.client.variables import find_conflicts, make_variables
 from stoker.machine.environment import change_environment, default_root, read_environment

@@ -9,7 +9,7 @@ import os
 import sys
 
 from stoker.errors import StokerError
-from stoker.runtime.sagemaker import codeartifact_index
+from stoker.runtime.codeartifact import codeartifact_index
 
 
 def main(argv: list[str]) -> int:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from stoker.cli.client.sagemaker import LogLine
+from stoker.cli.client.platform_api import LogLine
 from stoker.cli.client.watch import (
     CurrentStatus,
     Ended,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stoker.cli.client.platform_api import open_api
 from stoker.cli.client.root_folder import root_folder
-from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.server import find_server
 from stoker.cli.client.target import find_cloud_target
 from stoker.machine.failures import UsageRefused

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stoker.cli.client.display import file_of, without_traceback
-from stoker.cli.client.sagemaker import Api, open_api
+from stoker.cli.client.platform_api import Api, open_api
 from stoker.machine.failures import UsageRefused
 from stoker.machine.units import show_elapsed
 from stoker.platform.model.root import Root

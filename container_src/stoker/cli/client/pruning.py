@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from stoker.cli.client.platform_api import Api
 from stoker.cli.client.processing import ProcessingApi
-from stoker.cli.client.sagemaker import Api
 from stoker.cli.client.watch import is_final
 from stoker.platform.model.root import DEFAULT_BUCKET
 

@@ -7,13 +7,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoker.cli.client.platform_api import Api, open_api
 from stoker.cli.client.processing import open_api_of
 from stoker.cli.client.root_folder import root_folder
-from stoker.cli.client.sagemaker import Api, open_api
-from stoker.cloud.aws import Account
+from stoker.cloud.account import Account
 from stoker.cloud.job_memory import SentJob, recall
+from stoker.cloud.jobs import CloudJobs, parse_job
 from stoker.cloud.queue import read_queued_job
-from stoker.cloud.sagemaker import CloudJobs, parse_job
 from stoker.machine.environment import read_environment
 from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import Terminal

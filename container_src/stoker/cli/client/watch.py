@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from stoker.bus.metric_line import read_line
-from stoker.cli.client.sagemaker import LogLine
+from stoker.cli.client.platform_api import LogLine
 
 _LEAST_STEP_SECONDS, _MOST_STEP_SECONDS = 0.05, 0.4
 _STEP_OF_ELAPSED = 0.05

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stoker.bus.metric_line import MARK
-from stoker.cli.client.sagemaker import open_api
+from stoker.cli.client.platform_api import open_api
 from stoker.cli.client.server import find_server
 from stoker.cloud.job_memory import find_similar
 from stoker.cloud.request import read_machines

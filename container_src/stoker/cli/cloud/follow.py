@@ -22,10 +22,10 @@ from stoker.cli.client.display import (
 from stoker.cli.client.interrupts import Interrupts
 from stoker.cli.client.watch import CurrentStatus, Ended, Event, Transition, is_final, watch
 from stoker.cloud.job_memory import recall, remember
+from stoker.cloud.jobs import CloudJobs
 from stoker.cloud.log_line import LogLine
 from stoker.cloud.refusals import ConnectionLost, explain_failure_reason
 from stoker.cloud.request import read_machines
-from stoker.cloud.sagemaker import CloudJobs
 from stoker.cost.bill import Bill, Machines, find_machines, show_usd
 from stoker.errors import HostError
 from stoker.machine.failures import UsageRefused

@@ -19,11 +19,11 @@ from stoker.cli.cloud.submit import (
     print_dry_run,
     send_everything,
 )
-from stoker.cloud.aws import Account
+from stoker.cloud.account import Account
 from stoker.cloud.job_memory import SentJob, remember
+from stoker.cloud.jobs import CloudJobs
 from stoker.cloud.queue import submit
 from stoker.cloud.request import make_queue_request
-from stoker.cloud.sagemaker import CloudJobs
 from stoker.machine.terminal import Terminal
 
 

@@ -17,7 +17,7 @@ from stoker.cli.client.submission import Submission, TrainingSpec
 from stoker.cli.cloud.estimate import describe_cost
 from stoker.cli.cloud.options import read_settings
 from stoker.cli.cloud.secret_files import require_no_secrets
-from stoker.cloud.aws import Account
+from stoker.cloud.account import Account
 from stoker.cloud.image import is_remote, make_target, push_by_digest
 from stoker.cloud.job_memory import SentJob, cloud_folder
 from stoker.cloud.request import Places, make_training_request, make_tuning_request, read_machines
@@ -203,7 +203,7 @@ def _send_code(
     prefix: str,
     show: Callable[[str], object],
 ) -> None:
-    from stoker.cloud.upload.aws import Bucket
+    from stoker.cloud.upload.bucket import Bucket
 
     bucket = Bucket(account, bucket_name)
     key = f"{prefix}{made.submission.source_key}"
@@ -219,7 +219,7 @@ def _send_code(
 def _send_channel(
     name: str, folder: Path, account: Account, bucket_name: str, prefix: str, terminal: Terminal
 ) -> str:
-    from stoker.cloud.upload.aws import Bucket
+    from stoker.cloud.upload.bucket import Bucket
 
     memory = cloud_folder() / "folders"
     _, size_bytes = measure_folder(folder)

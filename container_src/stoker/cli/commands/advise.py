@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from stoker.cli.client.platform_api import Api, open_api
 from stoker.cli.client.root_folder import root_folder
-from stoker.cli.client.sagemaker import Api, open_api
 from stoker.cli.client.server import require_server
 from stoker.cli.client.training_spec import make_job_name
 from stoker.cli.client.watch import Ended, watch

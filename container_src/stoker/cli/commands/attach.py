@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from stoker.cli.client.platform_api import open_api
 from stoker.cli.client.root_folder import root_folder
-from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.target import find_cloud_target, wait_for_training_job
 from stoker.cli.cloud.follow import watch_to_the_end
 from stoker.cli.commands.train import watch_local_job

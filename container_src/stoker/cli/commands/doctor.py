@@ -11,7 +11,7 @@ from stoker.cli.client.root_folder import root_folder
 from stoker.cli.doctor.cloud_checks import CloudExamination, examine_cloud
 from stoker.cli.doctor.examination import examine
 from stoker.cli.doctor.finding import Finding, Machine
-from stoker.cloud.aws import Account
+from stoker.cloud.account import Account
 from stoker.cloud.sdk_config import read_sdk_config
 from stoker.cloud.settings import CloudSettings, merge_sdk_config
 from stoker.machine.environment import read_environment

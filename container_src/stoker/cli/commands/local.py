@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from stoker.cli.client.platform_api import open_api
 from stoker.cli.client.processing import ProcessingApi
 from stoker.cli.client.pruning import plan_pruning
 from stoker.cli.client.root_folder import command_line, root_folder
-from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.server import (
     ServerOptions,
     find_server,

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from stoker.cli.client.display import render_line
-from stoker.cli.client.sagemaker import LogLine
+from stoker.cli.client.platform_api import LogLine
 from stoker.cli.client.target import Jobs, find_cloud_target, open_jobs, wait_for_training_job
 from stoker.cli.client.watch import watch
 from stoker.cli.cloud.follow import Patience
+from stoker.cloud.jobs import CloudJobs
 from stoker.cloud.request import read_machines
-from stoker.cloud.sagemaker import CloudJobs
 from stoker.machine.terminal import Terminal
 
 

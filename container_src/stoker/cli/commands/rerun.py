@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from stoker.cli.client.platform_api import open_api
 from stoker.cli.client.preflight import require_image
 from stoker.cli.client.root_folder import root_folder
-from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.server import require_server
 from stoker.cli.client.training_spec import (
     make_job_name,

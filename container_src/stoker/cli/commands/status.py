@@ -17,9 +17,9 @@ from stoker.cli.client.display import (
     to_json,
     without_traceback,
 )
+from stoker.cli.client.platform_api import Api, open_api
 from stoker.cli.client.processing import ProcessingApi, open_api_of, render_processing
 from stoker.cli.client.root_folder import command_line, root_folder
-from stoker.cli.client.sagemaker import Api, open_api
 from stoker.cli.client.target import find_cloud_target
 from stoker.cli.client.watch import CurrentStatus, Ended, age_seconds, is_final, watch
 from stoker.cli.cloud.status import show_in_the_cloud

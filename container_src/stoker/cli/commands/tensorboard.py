@@ -19,8 +19,9 @@ from stoker.cli.tensorboard.program import (
     make_command,
     render_addresses,
 )
-from stoker.cli.tensorboard.sagemaker import describe_job
 from stoker.cli.tensorboard.source import Source, find_source
+from stoker.cloud.account import Account
+from stoker.cloud.jobs import CloudJobs
 from stoker.machine.environment import read_environment
 from stoker.machine.failures import UsageRefused
 from stoker.platform.model.root import Root
@@ -62,12 +63,20 @@ def _find(args: argparse.Namespace, environ: Mapping[str, str]) -> Source:
         known = platform.describe(job) if platform else None
         if known is None and args.root is not None:
             raise UsageRefused(f"the platform has no job {job}", fix="`stoker status` lists them")
-        return known or describe_job(job)
+        return known or _describe_in_the_cloud(job)
 
     source = find_source(args.what, describe=describe)
     if platform and source.is_on_s3 and platform.holds(source.logdir):
         return platform.adopt(source, environ)
     return source
+
+
+def _describe_in_the_cloud(job: str) -> Mapping[str, Any]:
+    try:
+        return CloudJobs(Account()).describe(job)
+    except UsageRefused as error:
+        text = f"{job} is not a folder here, nor a job of SageMaker: {error.message}"
+        raise UsageRefused(text, fix=error.fix) from error
 
 
 def _become(command: list[str], source: Source, environ: Mapping[str, str]) -> NoReturn:

@@ -11,9 +11,9 @@ from typing import Any
 
 from stoker.cli.client.display import render_summary, show, to_json
 from stoker.cli.client.interrupts import Interrupts
+from stoker.cli.client.platform_api import Api, open_api
 from stoker.cli.client.preflight import require_accepted, require_disk, require_image
 from stoker.cli.client.root_folder import command_line, root_folder
-from stoker.cli.client.sagemaker import Api, open_api
 from stoker.cli.client.server import ServerOptions, find_server, start_server
 from stoker.cli.client.submission import make_submission
 from stoker.cli.client.training_spec import make_spec

@@ -13,9 +13,9 @@ from typing import Any
 
 from stoker.cli.client.best_command import make_best_command
 from stoker.cli.client.interrupts import Interrupts
+from stoker.cli.client.platform_api import open_api
 from stoker.cli.client.preflight import require_disk, require_image
 from stoker.cli.client.root_folder import command_line, root_folder
-from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.server import find_server
 from stoker.cli.client.submission import Submission, TrainingSpec
 from stoker.cli.client.target import Jobs, open_jobs
@@ -32,7 +32,7 @@ from stoker.cli.client.tuning_request import SCRIPT_TAG, make_tuning_submission
 from stoker.cli.cloud.place import require_place
 from stoker.cli.cloud.run import submit_tuning
 from stoker.cli.commands.train import ensure_server
-from stoker.cloud.sagemaker import CloudJobs
+from stoker.cloud.jobs import CloudJobs
 from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import Terminal
 from stoker.platform.model.root import Root, open_root

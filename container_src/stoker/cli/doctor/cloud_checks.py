@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from stoker.cli.doctor.finding import Finding, Level
-from stoker.cloud.aws import Account, trusts_sagemaker
+from stoker.cloud.account import Account, trusts_sagemaker
 from stoker.cloud.refusals import NotThere, make_quota_command, make_statement
 from stoker.cloud.settings import CloudSettings
 from stoker.cost.price import find_price

@@ -11,8 +11,8 @@ from typing import Any
 
 from stoker.bus.rule_status import RuleStatus
 from stoker.cli.client.job_place import PROFILES, find_place
+from stoker.cli.client.platform_api import open_api
 from stoker.cli.client.root_folder import root_folder
-from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.target import find_cloud_target
 from stoker.debugging.evaluate.findings_file import read_findings
 from stoker.debugging.evaluate.watched import Fired

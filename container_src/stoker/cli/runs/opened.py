@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from stoker.cli.client.platform_api import open_api
 from stoker.cli.client.root_folder import root_folder
-from stoker.cli.client.sagemaker import open_api
 from stoker.cli.client.server import find_server
 from stoker.errors import HostError
 from stoker.machine.failures import UsageRefused

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from stoker.cli.client.sagemaker import open_api
+from stoker.cli.client.platform_api import open_api
 from stoker.cli.client.server import find_server, require_server
 from stoker.cli.client.variables import find_conflicts, make_variables
 from stoker.cli.tensorboard.source import Source

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from stoker.bus.progress import Progress, show_nothing
-from stoker.cloud.upload.aws import THREADS, Bucket
+from stoker.cloud.upload.bucket import THREADS, Bucket
 from stoker.cloud.upload.folder import Folder, FolderFile
 from stoker.contract.files import write_atomically
 

@@ -106,7 +106,7 @@ class ActionRunner:
     def _publish(self, action: Action, notice: Notice) -> str:
         # boto3 takes a second to import, and many a machine has none.
         try:
-            from stoker.debugging.actions.sagemaker import publish
+            from stoker.debugging.actions.aws import publish
         except ImportError:
             raise ActionFailed(
                 "there is neither a mail server nor AWS", fix=f"set {SMTP_VARIABLE} for e-mail"

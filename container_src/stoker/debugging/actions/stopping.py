@@ -63,7 +63,7 @@ def _is_platforms(job: Job, say: Callable[[str], None]) -> bool:
 def _ask_service(job: Job, say: Callable[[str], None]) -> bool:
     # boto3 takes a second to import; a job of one host never needs it.
     try:
-        from stoker.debugging.actions.sagemaker import stop_training_job
+        from stoker.debugging.actions.aws import stop_training_job
 
         stop_training_job(job.name, region=job.region)
     except (ActionFailed, ImportError) as error:

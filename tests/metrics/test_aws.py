@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from stoker.metrics.sagemaker import make_metric_data
+from stoker.metrics.aws import make_metric_data
 from tests.metrics.reading import scalars
 from tests.s3_server import running_s3
 
@@ -165,10 +165,10 @@ def test_s3_that_refuses_does_not_end_training(scripts, bucket):
 
 
 def test_objects_stay_small_and_follow_each_other(monkeypatch):
-    from stoker.metrics import sagemaker, sinks
+    from stoker.metrics import aws, sinks
 
     uploaded = {}
-    monkeypatch.setattr(sagemaker, "put_object", uploaded.__setitem__)
+    monkeypatch.setattr(aws, "put_object", uploaded.__setitem__)
     monkeypatch.setattr(sinks, "_LARGEST_OBJECT_BYTES", 100)
     sink = sinks.make_event_sink("s3://bucket/run/", "", b"header")
     for _ in range(10):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from stoker.cloud.aws import Account
+from stoker.cloud.account import Account
 from stoker.cloud.log_line import LOG_GROUP, LogLine, make_log_line
 from stoker.cloud.refusals import ConnectionLost, NotThere
 from stoker.errors import HostError

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from stoker.cloud.aws import Account
+from stoker.cloud.account import Account
 from stoker.cloud.refusals import ConnectionLost, Refusal, explain
 from stoker.cloud.upload.folder import FolderFile, make_stamp
 from stoker.errors import HostError

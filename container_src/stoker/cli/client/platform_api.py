@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import importlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -21,6 +20,7 @@ from stoker.cloud.log_line import LOG_GROUP as LOG_GROUP
 from stoker.cloud.log_line import LogLine as LogLine
 from stoker.cloud.log_line import make_log_line
 from stoker.errors import HostError
+from stoker.machine.aws import import_module
 from stoker.machine.failures import UsageRefused
 from stoker.platform.model.root import (
     DEFAULT_BUCKET,
@@ -81,7 +81,7 @@ class Api:
     def read_request(self, job: str) -> dict[str, Any]:
         """What a job was created with: CreateTrainingJob's members of its description."""
         description = self.describe(job)
-        session = _import("botocore.session").Session()
+        session = import_module("botocore.session").Session()
         model = session.get_service_model("sagemaker")
         known = model.operation_model("CreateTrainingJob").input_shape.members
         request = {name: value for name, value in description.items() if name in known}
@@ -165,7 +165,7 @@ class Api:
     @cached_property
     def _s3(self) -> Any:  # noqa: ANN401 - boto3 has no types
         session = make_boto3_session(self._credentials)
-        config = _import("botocore.config").Config(proxies={})
+        config = import_module("botocore.config").Config(proxies={})
         return session.client("s3", endpoint_url=self._endpoint, config=config)
 
     def _unknown_job(self, job: str) -> UsageRefused:
@@ -275,8 +275,10 @@ def open_api(root: Root) -> Api:
 def make_boto3_session(credentials: Credentials) -> Any:  # noqa: ANN401 - boto3 has no types
     """A boto3 session with the platform's keys and region, whatever the environment holds."""
     # An own botocore session, told not to look at AWS_PROFILE: a missing profile is an error.
-    core = _import("botocore.session").Session(session_vars={"profile": (None, [], None, None)})
-    return _import("boto3").Session(
+    core = import_module("botocore.session").Session(
+        session_vars={"profile": (None, [], None, None)}
+    )
+    return import_module("boto3").Session(
         aws_access_key_id=credentials.access_key,
         aws_secret_access_key=credentials.secret_key,
         region_name=REGION,
@@ -301,11 +303,3 @@ def _translate(refusal: Refusal) -> HostError:
         "ResourceLimitExceeded": "wait for a job to end",
     }
     return UsageRefused(message, fix=fixes.get(code, "see the request: stoker train --dry-run"))
-
-
-def _import(name: str) -> Any:  # noqa: ANN401 - as above
-    # boto3 is an extra: building and checking images works without it.
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UsageRefused("boto3 is not installed", fix="pip install 'stoker[host]'") from error
