@@ -122,8 +122,8 @@ def test_the_guide_lists_every_operation_of_the_platform(tmp_path):
         )
     }
     # The tables of operations are made without using any of these.
-    root = SimpleNamespace(runs_database=tmp_path / "runs.sqlite")
-    context = SimpleNamespace(streams=None, series=None, root=root)
+    root = SimpleNamespace(runs_database=tmp_path / "runs.sqlite", repositories_dir=tmp_path)
+    context = SimpleNamespace(streams=None, series=None, root=root, engine=None)
     tracking = Tracking(context, None)
     services = make_services(
         context, None, None, tuning_store=None, tuning=None, tracking=tracking

@@ -107,6 +107,16 @@ class DockerCli:
             time.sleep(_RETRY_SECONDS)
         return answer
 
+    def inspect(self, path: str) -> Mapping[str, Any] | None:
+        """What the engine knows about a thing; None if it has no such thing.
+
+        Raises:
+            EngineLost: the engine has not answered for too long.
+        """
+        answer = self.call("GET", path)
+        found: Mapping[str, Any] | None = json.loads(answer.stdout) if answer.code == 0 else None
+        return found
+
     def try_to_call(self, method: str, path: str) -> Finished | None:
         """The same, once; None if the engine does not answer now."""
         try:

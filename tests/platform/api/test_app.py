@@ -128,7 +128,7 @@ def test_sts_and_iam_answer_what_the_sdks_ask(wire):
 @pytest.mark.parametrize(
     ("client", "operation", "params", "shown"),
     [
-        ("ecr", "describe_repositories", {}, "ecr:DescribeRepositories"),
+        ("codebuild", "list_projects", {}, "codebuild:ListProjects"),
         ("cloudwatch", "list_metrics", {}, "monitoring:ListMetrics"),
         ("ec2", "describe_instances", {}, "ec2:DescribeInstances"),
         ("sns", "list_topics", {}, "sns:ListTopics"),

@@ -50,6 +50,7 @@ def test_a_new_root_is_private_and_has_keys_a_bucket_and_a_configuration(root):
     assert (mode(root.folder), mode(root.credentials_file)) == (0o700, 0o600)
     assert (root.s3_dir / DEFAULT_BUCKET).is_dir()
     assert DEFAULT_BUCKET in root.sdk_config_file.read_text()
+    assert (mode(root.aws_config_file), mode(root.bin_dir / "docker")) == (0o600, 0o755)
     keys = read_credentials(root)
     assert len(keys.secret_key) >= 30
     assert "," not in keys.access_key + keys.secret_key

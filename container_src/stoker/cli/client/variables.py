@@ -47,6 +47,9 @@ def make_variables(
         "AWS_DEFAULT_REGION": REGION,
         "AWS_REGION": REGION,
         "AWS_EC2_METADATA_DISABLED": "true",
+        # Profiles of other accounts would be refused here, and `aws configure` reads only files.
+        "AWS_CONFIG_FILE": str(root.aws_config_file),
+        "AWS_SHARED_CREDENTIALS_FILE": str(root.aws_config_file),
         # Plain MLflow clients give a password, those of an ARN sign their requests.
         "MLFLOW_TRACKING_URI": server.endpoint,
         "MLFLOW_TRACKING_USERNAME": credentials.access_key,
@@ -57,6 +60,7 @@ def make_variables(
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
         "SAGEMAKER_USER_CONFIG_OVERRIDE": str(root.sdk_config_file),
         "STOKER_NOTEBOOK_METADATA": str(root.notebook_metadata_file),
+        **_path(root, environ),
         **_no_proxy(environ),
     }
 
@@ -88,6 +92,13 @@ def _python_path(environ: Mapping[str, str]) -> str:
     """With the folder first whose sitecustomize lets `get_execution_role()` find the platform."""
     stated = [folder for folder in environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
     return os.pathsep.join([_PYTHON_START, *(f for f in stated if f != _PYTHON_START)])
+
+
+def _path(root: Root, environ: Mapping[str, str]) -> dict[str, str]:
+    """With the platform's `docker` first; without a PATH there are no commands to add to."""
+    stated = environ.get("PATH", "")
+    folders = [each for each in stated.split(os.pathsep) if each != str(root.bin_dir)]
+    return {"PATH": os.pathsep.join([str(root.bin_dir), *folders])} if stated else {}
 
 
 def _no_proxy(environ: Mapping[str, str]) -> dict[str, str]:

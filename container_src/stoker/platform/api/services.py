@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from stoker.platform.api.cloudwatch import make_cloudwatch
+from stoker.platform.api.ecr import make_ecr
 from stoker.platform.api.identity import IAM, STS, describe_notebook
 from stoker.platform.api.json_protocol import JsonProtocol, RestJsonProtocol
 from stoker.platform.api.logs import make_logs
@@ -70,7 +71,8 @@ def make_services(
         name="mlflow", protocol=MlflowProtocol(), operations=tracking.mlflow_operations()
     )
     logs, cloudwatch = make_logs(context.streams), make_cloudwatch(context.series)
-    return (sagemaker, run_metrics, mlflow, logs, cloudwatch, STS, IAM)
+    ecr = make_ecr(context.root, context.engine)
+    return (sagemaker, run_metrics, mlflow, logs, cloudwatch, ecr, STS, IAM)
 
 
 # More than any store holds: Search filters after it has read.

@@ -35,6 +35,7 @@ from stoker.platform.engines.engine import (
     Exit,
     Launch,
     LayersRefused,
+    LocalImage,
     Network,
     Running,
     Standby,
@@ -103,6 +104,10 @@ class DockerEngine:
     def image_digest(self, image: str) -> str:
         """The id: a local image has no digest of a registry."""
         return self._images.digest(image)
+
+    def list_images(self, repository: str) -> list[LocalImage]:
+        """Those that Docker has."""
+        return self._images.list_tagged(repository)
 
     def s3_host(self) -> str:
         """The gateway of Docker's own bridge: containers of every network reach it."""
@@ -291,12 +296,12 @@ class DockerEngine:
         """Gives the run to a container that waits; False, and nothing left of it, if it cannot."""
         waiting, container = self._container(standby.name), self._container(launch.name)
         image = self._images.inspect(launch.image)
-        found = self._inspect(f"/containers/{waiting}/json")
+        found = self._cli.inspect(f"/containers/{waiting}/json")
         if found and found["State"]["Running"] and image and found["Image"] == image["Id"]:
             self._cli.call("POST", f"/containers/{waiting}/rename?name={container}")
         elif found:  # it was stopped meanwhile, or the tag names another image by now
             self.remove(standby.name)
-        taken = self._inspect(f"/containers/{container}/json")
+        taken = self._cli.inspect(f"/containers/{container}/json")
         if not image or not taken or STANDBY_LABEL not in taken["Config"]["Labels"]:
             return False
         self._taken_at[container] = time.time()
@@ -305,11 +310,6 @@ class DockerEngine:
             return True
         self.remove(launch.name)
         return False
-
-    def _inspect(self, path: str) -> Mapping[str, Any] | None:
-        answer = self._cli.call("GET", path)
-        found: Mapping[str, Any] | None = json.loads(answer.stdout) if answer.code == 0 else None
-        return found
 
     def _is_running(self, container: str) -> bool:
         return bool(self._state(container)["Running"])

@@ -108,6 +108,21 @@ class Exit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LocalImage:
+    """An image of this machine under names of one repository."""
+
+    digest: str
+    """Its id: a local image has no digest of a registry."""
+
+    tags: tuple[str, ...]
+    """Those of the repository."""
+
+    size_bytes: int
+    created: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Running:
     """A run the engine knows of, ended ones included."""
 
@@ -143,6 +158,9 @@ class Engine(Protocol):
 
     def image_digest(self, image: str) -> str:
         """What identifies the content of an image; empty if the engine runs none."""
+
+    def list_images(self, repository: str) -> list[LocalImage]:
+        """The images of this machine that are named `repository:tag`."""
 
     def s3_host(self) -> str:
         """The address of this machine under which a run reaches the S3 server."""

@@ -11,6 +11,8 @@ from stoker.machine.docker import make_image_fix
 from stoker.machine.docker_client import DockerCli
 from stoker.machine.failures import ImageMissing
 from stoker.machine.stock_images import StockImage, find_stock_image, list_repositories
+from stoker.platform.engines.engine import LocalImage
+from stoker.platform.model.root import ACCOUNT
 
 # TensorFlow reads it when it is imported: tf.keras is then the package tf_keras, Keras 2.
 _KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}
@@ -33,11 +35,13 @@ class DockerImages:
         answer = self._cli.call("GET", _path(image))
         if answer.code == 0:
             return image
-        if stock is None:
-            raise ImageMissing(
-                f"Docker has no image {image}: {answer.tail}", fix=make_image_fix(image)
-            )
         own = f"give an image of your own this name: docker tag IMAGE {image}"
+        if stock is None:
+            is_of_platform = image.startswith(f"{ACCOUNT}.dkr.ecr.")  # nothing can be pulled
+            raise ImageMissing(
+                f"Docker has no image {image}: {answer.tail}",
+                fix=own if is_of_platform else make_image_fix(image),
+            )
         if not stock.flavor:
             raise ImageMissing(
                 f"{stock.name} is an image of AWS, and {stock.refusal} (it has some for: "
@@ -75,11 +79,27 @@ class DockerImages:
             return ""
         return str(found["Id"]) if found else ""
 
+    def list_tagged(self, repository: str) -> list[LocalImage]:
+        """Those of a repository, the newest first."""
+        filters = quote(json.dumps({"reference": [repository]}))
+        found = json.loads(self._cli.call("GET", f"/images/json?filters={filters}").stdout or "[]")
+        return [
+            LocalImage(
+                digest=each["Id"],
+                tags=tuple(
+                    name.removeprefix(f"{repository}:")
+                    for name in each["RepoTags"]
+                    if name.startswith(f"{repository}:")
+                ),
+                size_bytes=each["Size"],
+                created=each["Created"],
+            )
+            for each in found
+        ]
+
     def inspect(self, image: str) -> Mapping[str, Any] | None:
         """What the engine knows about an image of exactly this name."""
-        answer = self._cli.call("GET", _path(image))
-        found: Mapping[str, Any] | None = json.loads(answer.stdout) if answer.code == 0 else None
-        return found
+        return self._cli.inspect(_path(image))
 
     def _read_labels(self, image: str) -> Mapping[str, str]:
         found = self.inspect(image) or {}

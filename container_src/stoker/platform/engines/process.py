@@ -26,6 +26,7 @@ from stoker.platform.engines.engine import (
     EngineFailed,
     Exit,
     Launch,
+    LocalImage,
     Network,
     Running,
     make_overlay_options,
@@ -78,6 +79,10 @@ class ProcessEngine:
     def image_digest(self, image: str) -> str:
         """No image runs."""
         return ""
+
+    def list_images(self, repository: str) -> list[LocalImage]:
+        """None is used."""
+        return []
 
     def s3_host(self) -> str:
         """The loopback address: a process sees what the server sees."""

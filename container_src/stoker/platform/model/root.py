@@ -1,6 +1,7 @@
 """The folder of one platform: where everything is, its keys, its lock, its server.
 
-server.json  server.lock  server.log  credentials.json  sagemaker-config.yaml
+server.json  server.lock  server.log  credentials.json  sagemaker-config.yaml  aws-config
+bin/docker   repositories/<name>
 platform.sqlite   s3/<bucket>/<key>   logs/<job>/<host>-<epoch>.jsonl   jobs/<job>/<host>/
 """
 
@@ -42,6 +43,9 @@ SageMaker:
   TrainingJob:
     RoleArn: {ROLE_ARN}
 """
+
+
+_DOCKER_COMMAND = Path(__file__).with_name("docker.sh")
 
 
 class RootInUse(UsageRefused):
@@ -117,6 +121,21 @@ class Root:
     def sdk_config_file(self) -> Path:
         """For SAGEMAKER_USER_CONFIG_OVERRIDE of both SDKs."""
         return self.folder / "sagemaker-config.yaml"
+
+    @property
+    def aws_config_file(self) -> Path:
+        """For AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE: region and keys of `default`."""
+        return self.folder / "aws-config"
+
+    @property
+    def bin_dir(self) -> Path:
+        """For PATH: `docker`, which keeps images of the platform's registry on this machine."""
+        return self.folder / "bin"
+
+    @property
+    def repositories_dir(self) -> Path:
+        """One file for each repository of ECR."""
+        return self.folder / "repositories"
 
     @property
     def notebook_metadata_file(self) -> Path:
@@ -197,6 +216,8 @@ def open_root(folder: Path) -> Root:
         _write_credentials_once(root)
         _write_whole(root.sdk_config_file, _SDK_CONFIG)
         _write_whole(root.notebook_metadata_file, json.dumps({"ResourceName": NOTEBOOK_NAME}))
+        _write_whole(root.aws_config_file, _make_aws_config(read_credentials(root)), mode=0o600)
+        _write_whole(root.bin_dir / "docker", _DOCKER_COMMAND.read_text(), mode=0o755)
     except OSError as error:
         raise HostError(
             f"the platform's folder {root.folder} cannot be used: {error}",
@@ -278,6 +299,7 @@ def _make_private(root: Root) -> None:
     for part in (
         *(root.s3_dir, root.jobs_dir, root.logs_dir),
         *(root.processes_dir, root.kept, root.warm_pools_dir, root.run_files_dir),
+        *(root.bin_dir, root.repositories_dir),
     ):
         part.mkdir(exist_ok=True)
         part.chmod(0o700)
@@ -302,7 +324,17 @@ def _write_credentials_once(root: Root) -> None:
     part.unlink()
 
 
-def _write_whole(file: Path, text: str) -> None:
+def _make_aws_config(keys: Credentials) -> str:
+    """`aws configure get region` reads no variable, and a session of a profile no keys of one."""
+    return (
+        f"[default]\nregion = {REGION}\n"
+        f"aws_access_key_id = {keys.access_key}\naws_secret_access_key = {keys.secret_key}\n"
+    )
+
+
+def _write_whole(file: Path, text: str, *, mode: int = 0o644) -> None:
     part = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    part.touch(mode)
     part.write_text(text)
+    part.chmod(mode)
     part.replace(file)
