@@ -86,6 +86,16 @@ class OptMl:
         out, err = process.communicate(timeout=DEADLINE_SECONDS)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
+    def run_until(
+        self, name: str, number: int = signal.SIGTERM, **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs the launcher, and signals it once the job has written a file below its root."""
+        process = self.start(**environ)
+        self.wait_for(name)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=DEADLINE_SECONDS)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
     def wait_for(self, name: str) -> Path:
         """Waits until the job has written a file below its root."""
         return wait_for_file(self.root / name)

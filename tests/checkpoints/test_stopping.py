@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import pytest
 
 from stoker.bus.stop import (
@@ -39,15 +37,12 @@ def step_of(opt_ml):
 
 def test_sigterm_saves_the_step_it_is_in_and_the_outcome_says_so(opt_ml):
     opt_ml.script(ENDLESS.format(body="pass"))
-    process = opt_ml.start()
-    wait_for(opt_ml.root / "model/ready")
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=240)
+    done = opt_ml.run_until("model/ready")
     step = step_of(opt_ml)
-    assert process.returncode == 0, err
+    assert done.returncode == 0, done.stderr
     assert step >= 4
-    assert f"stopped by SIGTERM at step {step}, checkpoint {step} saved" in err
-    assert "left True" in out
+    assert f"stopped by SIGTERM at step {step}, checkpoint {step} saved" in done.stderr
+    assert "left True" in done.stdout
     assert opt_ml.failure == ""
 
 
@@ -92,12 +87,9 @@ def test_a_hand_written_loop_may_ask_the_job(opt_ml):
             time.sleep(0.01)
         print("left by itself")
     """)
-    process = opt_ml.start()
-    wait_for(opt_ml.root / "model/ready")
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=240)
-    assert process.returncode == 0, err
-    assert "left by itself" in out
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 0, done.stderr
+    assert "left by itself" in done.stdout
 
 
 def test_after_the_block_a_signal_is_the_scripts_own_business_again(opt_ml):
@@ -108,11 +100,8 @@ def test_after_the_block_a_signal_is_the_scripts_own_business_again(opt_ml):
         open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
         time.sleep(200)
     """)
-    process = opt_ml.start()
-    wait_for(opt_ml.root / "model/ready")
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=240)
-    assert process.returncode == 143
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 143
 
 
 def test_a_handler_the_script_installs_in_the_block_is_still_there_after_it(opt_ml):
@@ -124,11 +113,8 @@ def test_a_handler_the_script_installs_in_the_block_is_still_there_after_it(opt_
         open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
         time.sleep(200)
     """)
-    process = opt_ml.start()
-    wait_for(opt_ml.root / "model/ready")
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=240)
-    assert process.returncode == 21
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 21
 
 
 def test_a_handler_that_hands_on_to_the_one_before_it_is_called_once(opt_ml):
@@ -163,11 +149,8 @@ def test_a_handler_of_ours_that_is_put_back_after_the_block_swallows_no_signal(o
         open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
         time.sleep(200)
     """)
-    process = opt_ml.start()
-    wait_for(opt_ml.root / "model/ready")
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=240)
-    assert process.returncode == 143  # not 137: it was not left to be killed
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 143  # not 137: it was not left to be killed
 
 
 def test_a_script_that_continues_without_a_refused_checkpoint_gets_the_signal(opt_ml):
@@ -183,11 +166,8 @@ def test_a_script_that_continues_without_a_refused_checkpoint_gets_the_signal(op
             open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
         time.sleep(200)
     """)
-    process = opt_ml.start()
-    wait_for(opt_ml.root / "model/ready")
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=240)
-    assert process.returncode == 143  # not 137: it was not left to be killed
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 143  # not 137: it was not left to be killed
 
 
 def test_two_ranks_under_torchrun_stop_and_the_outcome_says_where(opt_ml):
@@ -205,13 +185,10 @@ def test_two_ranks_under_torchrun_stop_and_the_outcome_says_where(opt_ml):
             'add_argument("root")', f'add_argument("--root", default={str(opt_ml.root)!r})'
         )
     )
-    process = opt_ml.start()
-    wait_for(opt_ml.root / "checkpoints/000001-step-3/manifest.json")
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=240)
+    done = opt_ml.run_until("checkpoints/000001-step-3/manifest.json")
     step = step_of(opt_ml)
-    assert process.returncode == 143, err
-    assert f"stopped by SIGTERM at step {step}, checkpoint {step} saved" in err
+    assert done.returncode == 143, done.stderr
+    assert f"stopped by SIGTERM at step {step}, checkpoint {step} saved" in done.stderr
 
 
 @pytest.mark.parametrize(

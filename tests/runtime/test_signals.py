@@ -35,12 +35,10 @@ def _stop(process, number=signal.SIGTERM):
 
 def test_the_handler_runs_once_and_its_exit_code_is_kept(opt_ml):
     opt_ml.script(HANDLER)
-    process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
-    _, err = _stop(process)
-    assert process.returncode == 0
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 0
     assert (opt_ml.root / "model/saved").read_text() == "saved\n"
-    assert "stopped by SIGTERM" in err
+    assert "stopped by SIGTERM" in done.stderr
     assert opt_ml.failure == ""
 
 
@@ -50,20 +48,16 @@ def test_a_script_without_a_handler_ends_with_143_and_no_blame(opt_ml):
         open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
         time.sleep(60)
     """)
-    process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
-    _stop(process)
-    assert process.returncode == 143
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 143
     assert opt_ml.failure == ""
 
 
 def test_the_program_inside_a_shell_script_is_told(opt_ml):
     opt_ml.script(HANDLER, name="inner.py")
     opt_ml.script("python3 inner.py\n", name="run.sh")
-    process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
-    _stop(process)
-    assert process.returncode == 0
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 0
     assert (opt_ml.root / "model/saved").read_text() == "saved\n"
 
 
@@ -76,10 +70,8 @@ def test_a_shell_script_with_a_trap_is_told_itself(opt_ml):
         """,
         name="run.sh",
     )
-    process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
-    _stop(process)
-    assert process.returncode == 11
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 11
     assert (opt_ml.root / "model/trapped").exists()
 
 
@@ -94,10 +86,8 @@ def test_a_shell_script_with_a_trap_is_told_also_while_a_copy_of_it_listens(opt_
         """,
         name="run.sh",
     )
-    process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
-    _stop(process)
-    assert process.returncode == 11
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 11
     assert (opt_ml.root / "model/trapped").exists()
 
 
@@ -107,14 +97,12 @@ def test_a_stop_while_pip_installs_is_prompt_and_not_a_failure(opt_ml):
     package = opt_ml.root / "code/slow"
     package.mkdir()
     (package / "setup.py").write_text(
-        f"open({str(opt_ml.root / 'building')!r}, 'w').close()\nimport time; time.sleep(60)\n"
+        f"open({str(opt_ml.root / 'building')!r}, 'w').close()\nimport time; time.sleep(600)\n"
     )
     (opt_ml.root / "code/requirements.txt").write_text("./slow\n")
-    process = opt_ml.start(PIP_NO_BUILD_ISOLATION="0", PIP_NO_INDEX="1")
-    opt_ml.wait_for("building")
-    out, err = _stop(process)
-    assert process.returncode == 143, err
-    assert "never" not in out
+    done = opt_ml.run_until("building", PIP_NO_BUILD_ISOLATION="0", PIP_NO_INDEX="1")
+    assert done.returncode == 143, done.stderr
+    assert "never" not in done.stdout
     assert opt_ml.failure == ""
 
 
@@ -139,10 +127,8 @@ def test_a_script_that_ignores_sigterm_is_left_its_time(opt_ml):
         open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
         time.sleep(4)
     """)
-    process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
-    _stop(process)
-    assert process.returncode == 0
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 0
 
 
 def test_a_background_process_holding_stdout_does_not_keep_the_job_alive(opt_ml):
@@ -182,10 +168,8 @@ def test_sigint_reaches_the_script_as_sigint(opt_ml):
         except KeyboardInterrupt:
             raise SystemExit(21)
     """)
-    process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
-    _stop(process, signal.SIGINT)
-    assert process.returncode == 21
+    done = opt_ml.run_until("model/ready", signal.SIGINT)
+    assert done.returncode == 21
 
 
 @pytest.mark.parametrize("delay_seconds", [0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08])
@@ -267,9 +251,7 @@ def test_orphans_of_the_worker_are_gone_when_the_launcher_is(opt_ml):
 def test_the_script_is_told_behind_every_kind_of_shell_wrapper(opt_ml, wrapper):
     opt_ml.script(HANDLER, name="inner.py")
     opt_ml.script(wrapper, name="run.sh")
-    process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
-    _stop(process)
+    opt_ml.run_until("model/ready")
     assert (opt_ml.root / "model/saved").read_text() == "saved\n"
     assert opt_ml.failure == ""
 
@@ -280,10 +262,8 @@ def test_the_script_is_told_behind_a_python_wrapper(opt_ml, number):
     opt_ml.script(
         "import subprocess, sys; sys.exit(subprocess.call([sys.executable, 'inner.py']))"
     )
-    process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
-    _stop(process, number)
-    assert process.returncode == 143  # the wrapper's own: it has no handler
+    done = opt_ml.run_until("model/ready", number)
+    assert done.returncode == 143  # the wrapper's own: it has no handler
     assert (opt_ml.root / "model/saved").read_text() == "saved\n"
 
 
@@ -299,10 +279,8 @@ def test_a_helper_that_listens_does_not_keep_the_signal_from_the_script(opt_ml):
         open(os.environ["SM_MODEL_DIR"] + "/ready", "w").close()
         time.sleep(600)
     """)
-    process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
-    _stop(process)
-    assert process.returncode == 143
+    done = opt_ml.run_until("model/ready")
+    assert done.returncode == 143
 
 
 def test_what_does_not_stop_is_killed_at_the_end_of_its_grace_time(tmp_path):

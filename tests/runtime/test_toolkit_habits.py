@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import pytest
 
 pytestmark = pytest.mark.functional
@@ -30,10 +28,7 @@ def test_neither_a_dry_run_nor_a_stop_is_a_success(opt_ml):
         time.sleep(600)
     """)
     assert opt_ml.run("--dry-run").returncode == 0
-    process = opt_ml.start()
-    opt_ml.wait_for("model/ready")
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    opt_ml.run_until("model/ready")
     assert not (opt_ml.root / "output/success").exists()
 
 
