@@ -25,6 +25,7 @@ Point = tuple[float, int, "Mapping[str, float]"]
 
 # Called from threads that a stop waits for: what does not answer is given up soon.
 _CONFIG = Config(connect_timeout=5, read_timeout=20, retries={"max_attempts": 2})
+# The limits of BatchPutMetrics: entries of a call, characters of a name, bits of a step.
 _MOST_METRICS = 10
 _LONGEST_NAME = 255
 _STEPS = range(1 << 31)

@@ -21,6 +21,7 @@ again soon although nothing new came."""
 _GATHER_SECONDS = 0.25
 """Items are done in batches: waking for each one would take the GIL from the training loop."""
 _SLICE_SECONDS = 0.5
+# Beyond one of these bounds `add` waits for the thread, and then drops what is new.
 _MOST_ITEMS = 200_000
 _MOST_BYTES = 64 << 20
 _LOG = logging.getLogger("stoker.metrics")
@@ -70,6 +71,8 @@ class Backlog(Generic[Item]):
     def add(self, item: Item, size_bytes: int = 0) -> None:
         """Hands over one item; `size_bytes` where it is large."""
         self._items.append(item)
+        # Only the first item after a pause wakes the thread: the training pays for an append
+        # otherwise.
         if self._is_idle or size_bytes or len(self._items) > _MOST_ITEMS:
             self._attend(size_bytes)
 

@@ -174,6 +174,7 @@ def _has_events(folder: str) -> bool:
         names = os.listdir(folder)
     except OSError:
         names = []
+    # A file that this process wrote before does not make the run a resumed one.
     is_new = folder not in _OWN_FOLDERS
     _OWN_FOLDERS.add(folder)
     return is_new and any("tfevents" in name for name in names)

@@ -37,6 +37,7 @@ def make_jsonl_sink(path: str) -> LocalFile:
     """Appends to what an earlier attempt has written, on a line of its own."""
     try:
         with open(open_regular(path), "rb") as file:
+            # An attempt that was killed may have left half of a line.
             file.seek(-1, os.SEEK_END)
             is_cut = file.read() != b"\n"
     except OSError:

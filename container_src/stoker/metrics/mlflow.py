@@ -66,6 +66,7 @@ class MlflowMetrics:
         if self._is_off:
             return False
         self._kept += [entry for point in points for entry in make_entries(*point)]
+        # A server that is down for hours must not fill the memory of the training.
         if len(self._kept) > _MOST_KEPT:
             self._give_up(f"{len(self._kept)} of them wait")
             return False
@@ -75,6 +76,7 @@ class MlflowMetrics:
             while self._kept:
                 body = {"run_id": self._run_id, "metrics": self._kept[:MOST_METRICS]}
                 self._server.call("runs/log-batch", body)
+                # Only what the server has taken: after a failure the rest is sent again.
                 del self._kept[:MOST_METRICS]
         except TrackingRefused as refused:
             self._give_up(str(refused))

@@ -55,6 +55,7 @@ class Outlet:
         self._kept, self._retry_at = b"", 0.0
 
     def _keep(self, records: bytes) -> None:
+        # One hand-over is always taken, however large.
         if len(self._kept) + len(records) <= _MOST_KEPT_BYTES or not self._kept:
             self._kept += records
         elif not self._has_lost:

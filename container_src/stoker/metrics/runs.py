@@ -27,6 +27,7 @@ def open_run(job: Job, *, purge_step: int | Literal["auto"] | None = "auto") -> 
     file = EventFile(run_dir(job))
     if isinstance(purge_step, int):
         file.stream.add_message(make_session_start(time.time(), purge_step))
+    # A DataLoader's worker is a helper of this attempt, not a new one.
     elif purge_step == "auto" and not is_child() and (file.stream.goes_on or is_resumed(job)):
         file.stream.purge_from_first_scalar()
     return file

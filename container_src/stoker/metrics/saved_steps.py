@@ -47,6 +47,7 @@ class SavedSteps:
         shown = [name for name in histograms if name in arrays and _can_be_counted(arrays[name])]
         if not curves and not shown:
             return
+        # smdebug, too, has a run of its own for each mode.
         stream, now = self._file(step.mode).stream, time.time()
         for name in curves:
             stream.add_scalar((now, step.step, name, float(arrays[name].item())))

@@ -67,6 +67,7 @@ class Writer(SummaryWriter):
         double_precision: bool = False,
     ) -> None:
         """Adds one point of a curve, as `SummaryWriter.add_scalar` does."""
+        # A tensor message instead of a simple value: rare, so torch's own code makes it.
         if new_style:
             super().add_scalar(
                 tag, scalar_value, global_step, walltime, new_style, double_precision
