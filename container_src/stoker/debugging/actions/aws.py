@@ -14,6 +14,7 @@ from stoker.errors import ActionFailed
 TOPIC = "SMDebugRules"
 """The service's own: a subscription that was confirmed there keeps working."""
 
+# SNS refuses longer subjects.
 _SUBJECT_LIMIT = 100
 _CONFIG = Config(
     connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2, "mode": "standard"}
@@ -55,6 +56,8 @@ def publish(notice: Notice, *, kind: str, target: str, region: str) -> str:
             TopicArn=topic,
             Protocol=protocol,
             Endpoint=target,
+            # All receivers share the topic; without a filter each would get the messages of all
+            # others.
             Attributes={"FilterPolicy": json.dumps({key: [target]})},
         )
         sns.publish(

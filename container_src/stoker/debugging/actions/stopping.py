@@ -36,6 +36,7 @@ def stop_job(job: Job, notice: Notice, *, prefix: str, say: Callable[[str], None
     before = read_stop_request(job.paths)
     if before is not None:  # outcome, log and checkpoint name one and the same rule
         return f"it was asked for already, by {before.by}"
+    # One host needs no platform: the launcher is quicker, and needs no permission.
     by_platform = len(job.cluster.hosts) > 1 and _is_platforms(job, say)
     request = StopRequest(
         by=f"rule {notice.rule}",

@@ -31,6 +31,7 @@ def post(notice: Notice, url: str) -> str:
             with urllib.request.urlopen(request, timeout=TRY_SECONDS) as answer:  # noqa: S310 - as above
                 return f"posted, {answer.status}"
         except urllib.error.HTTPError as error:
+            # An answer below 500 would be the same the second time.
             why, is_final = f"answered {error.code}", error.code < 500
             error.close()
         except (OSError, ValueError) as error:

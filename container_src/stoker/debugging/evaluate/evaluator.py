@@ -167,6 +167,7 @@ class Evaluator:
         trouble = self._findings.append(fired)
         if trouble:
             self._say_once("findings", trouble)
+        # Of the watched rule, not of the file: `stop_training_on_fire` has added an action to it.
         spec = next(rule.spec for rule in self._rules if rule.status.name == fired.rule)
         if self._saved.has_ended and any(action.kind == "stop" for action in spec.actions):
             self._say(f"rule {fired.rule} would stop the job, but it has ended already")
@@ -202,6 +203,7 @@ class Evaluator:
         """Returns how many steps it was not asked about because the time was over."""
         if rule.is_over:
             return 0
+        # The step at which the time was over counts for the rules that were not asked any more.
         left = len(self._waiting) + (rule.last_step < self._evaluated)
         if rule.scan_seconds is not None:
             left = 0  # it has looked at everything a moment ago

@@ -61,6 +61,7 @@ def prepare_rules(
     described = describe_needs(fetched, code_dir=code_dir, longest_seconds=longest_seconds)
     check_specs(described)
     _check_mail_server(job, described)
+    # Only now: a mistake in the rules leaves the attempt before as it was.
     _forget_the_attempt_before(job)
     write_rule_statuses(job.paths, [_first_status(spec) for spec in described])
     # Without actions: the address of a webhook is its password, and no file is to have it.

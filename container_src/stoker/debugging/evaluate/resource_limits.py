@@ -29,6 +29,7 @@ def limit_resources() -> None:
     os.nice(NICENESS)
     limit_bytes = memory_share_bytes(_LIMITS)
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    # RLIMIT_DATA counts private memory since Linux 4.7, mapped files not.
     if hard == resource.RLIM_INFINITY or hard >= limit_bytes:
         resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, hard))
     try:

@@ -28,6 +28,7 @@ class EvaluatorSignals:
     def __init__(self) -> None:
         self.is_job_stopped = False
         self._told_to_conclude_at: float | None = None
+        # A launcher that dies has no way to send a signal: this process then gets another parent.
         self._parent = os.getppid()
 
     def listen(self) -> None:
@@ -49,6 +50,7 @@ class EvaluatorSignals:
     def conclude(self) -> None:
         """Notes that the time is over; what is being asked right now is cut short."""
         self._told_to_conclude_at = time.monotonic()
+        # The alarm of the rule that is being asked was set for its full time.
         shorten_limit(LAST_ANSWER_SECONDS)
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:

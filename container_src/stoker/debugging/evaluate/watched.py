@@ -81,6 +81,7 @@ class WatchedRule:
             self._end("Error", str(error))
         except RULE_FAULTS as error:  # of a user's own rule
             self._end("Error", describe_fault(error))
+        # A parameter of the service's rules: the service's own way to ask for the action.
         if getattr(self._rule, "stop_training_on_fire", False):
             self.spec = replace(spec, actions=(*spec.actions, Action(kind="stop")))
 
@@ -98,6 +99,7 @@ class WatchedRule:
         """Asks about one step."""
         if self._rule is None or self.is_over:
             return None
+        # Before the rule is asked: a step at which it fails was evaluated, too.
         self.last_step = tensors.step
         try:
             with time_limit(self._longest_seconds):
@@ -255,6 +257,7 @@ def _checked(finding: object) -> Finding | None:
     numbers = {str(name): float(number) for name, number in finding.values.items()}
     return replace(
         finding,
+        # findings.jsonl and the log have one line for each.
         message=" ".join(str(finding.message).split()),
         # A tensor itself instead of its name, as a user's own rule may say it.
         tensor=str(getattr(finding.tensor, "name", finding.tensor) or ""),

@@ -21,6 +21,7 @@ _WIPE_ON_FORK = 18
 _POPULATE_WRITE = 23
 """Linux's MADV_POPULATE_WRITE, since 5.14."""
 _POPULATED_BYTES = 4 << 20
+# A disk that hangs would hold the training up for ever: then steps are dropped.
 _PATIENCE_SECONDS = 60.0
 
 # What NumPy, and so the files, can hold; the rest is widened.
@@ -117,6 +118,8 @@ class Arena:
             self._chunk, self._offset_bytes = self._chunk + 1, 0
             if self._left_bytes() >= size_bytes:
                 return
+        # A quarter more at least: a step that grows by one tensor at a time would make a chunk for
+        # each.
         wanted_bytes = max(size_bytes, self.size_bytes // 4, _SMALLEST_BYTES)
         self._chunks.append(_allocate(wanted_bytes, is_pinned=self._is_pinned))
         self._chunk, self._offset_bytes = len(self._chunks) - 1, 0
@@ -213,6 +216,7 @@ class Pool:
     def give_back(self, arena: Arena) -> None:
         """Its step is written. Called by the writer's thread."""
         with self._changed:
+            # The disk works again, so the training may wait for it again.
             self._is_stuck = False
             arena.reset()
             self._in_use.remove(arena)

@@ -167,6 +167,7 @@ class Hook:
         if distributed.is_available() and distributed.is_initialized():
             rank, ranks = distributed.get_rank(), distributed.get_world_size()
         is_one_of_many = rank > 0 and self._config.include_workers == "one"
+        # A DataLoader's worker may call a model, too, but does not train it.
         if is_one_of_many or torch.utils.data.get_worker_info() is not None:
             return None
         worker = f"worker_{rank}"

@@ -61,6 +61,7 @@ class Capture:
         """An optimizer has made its step since this one began."""
         self._frozen_calls = 0
         """Of frozen models, after that, which had been called in this step already."""
+        # torch's global hook: of all optimizers, also those that are made later.
         self._optimizers = register_optimizer_step_post_hook(self._learn)
         self._plans = Plans()
         self._gradients: list[RemovableHandle] = []
@@ -231,6 +232,8 @@ class Capture:
         for wanted, parameter in plan.parameters():
             if wanted.gradient is not None:
                 take = self._guard(_Gradient(self._open, wanted.gradient))
+                # The gradient of this backward pass, as smdebug saves it; `.grad` may hold the sum
+                # of several.
                 handle = parameter.register_hook(take)  # type: ignore[no-untyped-call]
                 self._gradients.append(handle)
 

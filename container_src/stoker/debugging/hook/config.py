@@ -84,6 +84,7 @@ def read_hook_config(content: Mapping[str, Any]) -> HookConfig:
     # A name may come twice, as the SDK adds what a rule needs to what the user asked for.
     named = [wanted for wanted in found if wanted is not None]
     whole = _of_hook(parameters, schedules)
+    # smdebug always saves its collection of losses.
     if not any(wanted.collection == LOSSES for wanted in named):
         named.insert(0, _loss(schedules))
     workers = parameters.choice("include_workers", ("one", "all"), "one")
@@ -188,6 +189,7 @@ class _Parameters:
     def _schedule(self, mode: Mode, default: Schedule) -> Schedule:
         given: dict[str, Any] = {}
         for key in _TIMES:
+            # The mode's own key is the second, so it replaces the plain one.
             for name in (key, f"{mode.lower()}.{key}"):
                 if self.has(name):
                     value = self._parse(name, _whole_numbers if key == "save_steps" else _whole)

@@ -9,6 +9,7 @@ import torch
 
 from stoker.debugging.hook.arena import can_be_saved
 
+# A container may hold itself.
 _DEEPEST = 8
 
 

@@ -115,6 +115,8 @@ class Table:
         The SDK adds regexes of MXNet's names to a collection (`.*relu_output`), and our rule asks
         for the same one by the class of the modules: it is enough that one of them finds some.
         """
+        # A key of _forms says, for each entry, whether it was due: a column is one entry over all
+        # of them.
         was_due = [any(column) for column in zip(*self._forms, strict=True)]
         met = {wanted.collection for n, wanted in enumerate(self._wanted) if self._names[n]}
         missed: dict[str, Wanted] = {}

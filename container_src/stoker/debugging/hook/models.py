@@ -13,6 +13,7 @@ from torch import nn
 from stoker.debugging.description import Description, Kind
 
 # Wrappers of a model, and where the model is in them.
+# By the names of their classes, so that none of these libraries has to be imported.
 _WRAPPERS = {
     "OptimizedModule": "_orig_mod",
     "DistributedDataParallel": "module",

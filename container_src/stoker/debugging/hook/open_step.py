@@ -86,6 +86,7 @@ class OpenStep:
             else:
                 self._take(tensor, form, value)
         if copies[0]:
+            # One call for all weights: a model has hundreds of small ones.
             torch._foreach_copy_(*copies)
 
     def take_ends(
@@ -139,6 +140,8 @@ class OpenStep:
         """Nothing comes any more."""
         for device in self._devices:
             if device.type == "cuda":  # others copy at once
+                # On each device: an event of the current one says nothing about copies from
+                # another.
                 event = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 event.record(torch.cuda.current_stream(device))
                 self._copied.append(event)

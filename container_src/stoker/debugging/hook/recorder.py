@@ -114,6 +114,7 @@ class Recorder:
         """Ends the step before and begins one."""
         self.end_step()
         self._note_checkpoints()
+        # Every step counts, saved or not, so that numbers agree with smdebug's and over a resume.
         self.step += 1
         mode_step = self.mode_steps[mode] = self.mode_steps.get(mode, -1) + 1
         forms = self._table.due(mode, mode_step)
@@ -136,6 +137,7 @@ class Recorder:
         if step is None:
             return
         step.end()
+        # For the pool, when the same is due again: it then hands out an arena that fits.
         step.forms.size_bytes = max(step.forms.size_bytes, step.arena.used_bytes)
         if step.is_cut:
             self._say_cut(step.step)

@@ -87,6 +87,7 @@ def read_request(text: str) -> HookConfig:
 
 def merge(file: HookConfig, request: HookConfig) -> HookConfig:
     """Both are saved; where they differ on the whole, the request has the last word."""
+    # A request that names no interval leaves that of the file alone.
     is_plain = request.schedules == HookConfig().schedules
     return replace(
         request,

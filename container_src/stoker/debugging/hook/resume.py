@@ -96,6 +96,7 @@ class CheckpointWatch:
         if self._look() == self._seen:
             return None
         has_new = self._find()
+        # Again, since _find() may have chosen other files to watch.
         self._seen = self._look()
         if not has_new:
             return None
@@ -133,6 +134,7 @@ def _checkpoint_paths(folder: str) -> tuple[list[tuple[int, str]], list[tuple[in
         inside[:] = [name for name in inside if not name.endswith(IGNORED)]
         folders.append((_changed_at(parent), parent))
         for name in names:
+            # The uploader's marker files change when no checkpoint was made.
             if name != FILE and "sagemaker-" not in name:
                 path = os.path.join(parent, name)
                 files.append((_changed_at(path), path))

@@ -93,6 +93,7 @@ def with_needs(
     A need that names no interval follows the collection of its name, where one is configured:
     a user who sets `gradients` to every 10 steps expects rules about gradients to see those.
     """
+    # Reversed, so that the first of several entries of a collection decides.
     schedules = {entry.collection: entry.schedules for entry in reversed(wanted)}
     added = [_of_need(need, schedules.get(need.collection, default)) for need in needs]
     return (*wanted, *dict.fromkeys(added))

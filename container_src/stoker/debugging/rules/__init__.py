@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["CATALOGUE"]
 
 # Name of the class → module of this package.
+# Names, parameters and defaults are the service's; decision 30 lists where a rule differs on
+# purpose.
 _MODULES = {
     "AllZero": "all_zero",
     "CheckInputImages": "check_input_images",

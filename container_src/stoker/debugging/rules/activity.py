@@ -51,6 +51,7 @@ class Activity:
         key = (tensor.name, tensor.worker)
         before = self._layers.get(key)
         observations = batch.shape[0]
+        # The batch may be of another size, the nodes may not.
         if before is not None and before.active.shape == active.shape:
             active = active + before.active
             observations += before.observations

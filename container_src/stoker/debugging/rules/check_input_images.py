@@ -67,6 +67,8 @@ class CheckInputImages(Rule):
         least_axes = max(_LEAST_AXES, self.channel + 1)
         images = [(tensor, batch) for tensor, batch in inputs if batch.ndim >= least_axes]
         if inputs and not images:
+            # Ends the rule as an Error: it would otherwise be silent over a run that it never
+            # looked at.
             raise self._no_images(*inputs[0])
         self._steps += bool(images)
         for tensor, batch in images:

@@ -88,6 +88,7 @@ class ClassImbalance(Rule):
         return None
 
     def _imbalance(self, step: int, pairs: ClassPairs, counts: _Counts) -> Finding | None:
+        # A number that has not occurred yet is not the rarest class: it may be no class at all.
         seen = np.flatnonzero(counts.labels)
         rarest = int(seen[counts.labels[seen].argmin()])
         largest = int(counts.labels.argmax())
@@ -133,6 +134,7 @@ class _Counts:
     def add(self, labels: NDArray[np.int64], predictions: NDArray[np.int64]) -> None:
         self.labels = _plus(self.labels, np.bincount(labels))
         self.wrong = _plus(self.wrong, np.bincount(labels[labels != predictions]))
+        # As long as the labels, by which _misprediction() divides.
         self.wrong = _plus(self.wrong, np.zeros(self.labels.size, np.int64))
 
 

@@ -83,6 +83,7 @@ def class_pairs(
             pairs.setdefault(pair.name, []).append(pair)
         except RuleInvalid as error:  # such as a regression next to the classification
             refused = error
+    # One loss of several may be a regression; only where all of them are, the rule cannot work.
     if refused and not pairs:
         raise refused
     return [_joined(of_workers) for of_workers in pairs.values()]

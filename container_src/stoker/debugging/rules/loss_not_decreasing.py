@@ -94,6 +94,8 @@ class LossNotDecreasing(Rule):
         before = self._earlier(tensors, tensors.steps(series))
         if before is None:
             return None
+        # The guide's example: saved every 3 steps, with num_steps 10, step 21 is compared with 9,
+        # and 33 is the next one.
         self._next_check[series] = step + self.num_steps
         return self._compare(step, loss, *before)
 

@@ -107,4 +107,5 @@ def _excess(validation: float, training: float) -> float:
     """NaN, which exceeds nothing, where one of them is unknown."""
     if training == 0:
         return math.copysign(math.inf, validation) if validation else 0.0
+    # The absolute value, as a loss below zero would turn the sign around (decision 30).
     return (validation - training) / abs(training)

@@ -105,6 +105,7 @@ class PoorWeightInitialization(Rule):
         loss = mean_loss(tensors.needed(_LOSSES))
         if loss is None:
             return
+        # A loss of NaN never counts as a minimum: comparisons with it are false.
         is_better = loss < self._best_loss
         self._best_loss = loss if is_better else self._best_loss
         self._steps_without_better = 0 if is_better else self._steps_without_better + 1

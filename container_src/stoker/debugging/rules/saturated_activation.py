@@ -53,6 +53,7 @@ class SaturatedActivation(Rule):
     tensor_regex: str = parameter(
         _DEFAULT_REGEX, f"instead of the inputs of Tanh and Sigmoid: {REGEX_HELP}"
     )
+    # The service's numbers: from there on the gradient in float32 is about 1e-7 or less.
     threshold_tanh_min: float = parameter(-9.4999, "below it, an input saturates Tanh")
     threshold_tanh_max: float = parameter(9.4999, "above it, an input saturates Tanh")
     threshold_sigmoid_min: float = parameter(-23.0, "below it, an input saturates Sigmoid")

@@ -108,6 +108,8 @@ class SmdebugRule(Rule):
                 raise  # of the rule's own making
             raise TensorsUnreadable(f"smdebug cannot read the step: {error}", fix=FIX) from error
         except RuleEvaluationConditionMet as met:
+            # In smdebug a rule may fire again unless it says so; WatchedRule ends it at the first
+            # time.
             self._has_ended = met.end_of_rule
             return Finding(message=str(met))
         return None
@@ -128,6 +130,7 @@ class SmdebugRule(Rule):
         arguments: dict[str, Any] = dict(self._settings)
         takes = inspect.signature(self.rule_class).parameters
         if "action_str" in takes:
+            # Actions are our evaluator's: an action of smdebug's would be carried out twice.
             arguments["action_str"] = ""
         if other_trials:
             arguments["other_trials"] = other_trials

@@ -75,6 +75,7 @@ def role_needs(need: Need, tensor_regex: str) -> list[Need]:
 
 def union(tensors: StepTensors, needs: Sequence[Need]) -> list[SavedTensor]:
     """The tensors of all the needs, each once."""
+    # A tensor may be in several collections, and belongs to one worker.
     found = {(t.name, t.worker): t for need in needs for t in tensors.needed(need)}
     return list(found.values())
 

@@ -80,6 +80,7 @@ class WeightUpdateRatio(Rule):
             try:
                 ratios = self._ratios(values, tensors.at(before))
             except (TensorMissing, TensorsUnreadable):
+                # Left in place, it would be tried again at every later step.
                 self._steps.remove(before)
                 continue
             self._has_compared = True

@@ -13,6 +13,7 @@ import numpy as np
 
 from stoker.storage.direct_file import DirectFile, whole_blocks
 
+# The size measured in decision 26.
 _BUFFER_BYTES = 8 << 20
 
 
@@ -148,6 +149,7 @@ class GatheredFile(AppendedFile):
 
     def _keep_small(self) -> None:
         if self._small:
+            # A copy: `_small` is filled again before the pieces are written.
             self._pieces.append(bytes(self._small))
             self._small.clear()
 

@@ -162,11 +162,14 @@ class BackgroundWriter:
         is_all = self.flush(timeout_seconds)
         with self._changed:
             self._is_closed = True
+            # What is not written by now is lost with the process: it is counted, and its memory
+            # given back.
             left, self._jobs = self._jobs, deque()
             self._dropped += sum(job.is_step for job in left)
             self._changed.notify_all()
         for job in left:
             self._end(job)
+        # Not a thread that hangs in a write: it would hold the end of the process.
         if is_all and self._thread is not None:
             self._thread.join(timeout_seconds)
         if self._dropped or self._failed:

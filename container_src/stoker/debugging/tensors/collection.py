@@ -143,6 +143,7 @@ class Chooser:
     ) -> None:
         """Takes what is known by now in place of what was."""
         self.described, self.collections = described, collections
+        # A description that comes later may change what a need means.
         self._chosen.clear()
 
     def describe(self, name: str) -> Description:

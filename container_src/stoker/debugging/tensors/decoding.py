@@ -52,6 +52,7 @@ def read_record(file: memoryview, start: int, length: int, name: str) -> Fields:
     if record[:HEADER_BYTES] != make_header(event_bytes):
         raise Damaged(f"no record of {length} bytes begins at byte {start}")
     event = record[HEADER_BYTES:-4]
+    # smdebug's constant, or the true checksum as TensorFlow writes it.
     if record[-4:] != FOOTER and record[-4:] != masked_checksum(event):
         raise Damaged(f"the record at byte {start} has a wrong end")
     try:
@@ -173,6 +174,8 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         byte = message[at]
         value |= (byte & 0x7F) << shift
         shift += 7
+        # Ten bytes of seven bits hold 64 bits: more of them is damage, and would never end in
+        # zeros.
         if shift > 70:
             raise ValueError("a number has more than ten bytes")
     return value, at + 1

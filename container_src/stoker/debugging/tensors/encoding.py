@@ -100,6 +100,8 @@ def _frame(
     value: bytes, content_bytes: int, stamp_bytes: int, metadata_bytes: int
 ) -> tuple[bytes, bytes]:
     """What a record has before the stamp of its step, and between that and its content."""
+    # Sizes come before what they measure, so all of them follow from the size of the content: the
+    # content itself is never copied.
     value_bytes = len(value) + content_bytes + metadata_bytes
     summary = _VALUE + varint(value_bytes)
     lead = _SUMMARY + varint(len(summary) + value_bytes) + summary
@@ -113,6 +115,7 @@ def _value_head(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tupl
     for size in shape:
         content_bytes *= size
     tensor = _DTYPE + varint(DTYPE_CODES[dtype]) + _shape(tag, shape)
+    # protobuf leaves out what is empty.
     if content_bytes:
         tensor += _CONTENT + varint(content_bytes)
     value = field(_TAG, tag) + _TENSOR + varint(len(tensor) + content_bytes) + tensor

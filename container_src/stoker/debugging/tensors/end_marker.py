@@ -61,6 +61,7 @@ class Claim:
 
     def release(self) -> None:
         """Another process may have it."""
+        # Removed while it is still locked: no other process can have taken it meanwhile.
         if self._descriptor >= 0 and self.is_ours:
             remove_file(self._file)
         self.forget()

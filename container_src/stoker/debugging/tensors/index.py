@@ -22,6 +22,7 @@ from stoker.debugging.tensors.layout import (
 )
 from stoker.errors import TensorsUnreadable
 
+# The bytes with which smdebug's and our writer begin an index; any other form is read as JSON.
 _META = re.compile(rb'\{"meta": \{"mode": "(\w+)", "mode_step": (\d+)[,}]')
 _META_BYTES = 128
 

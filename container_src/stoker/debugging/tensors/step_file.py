@@ -94,6 +94,7 @@ def write_step(folder: str, worker: str, step: SavedStep) -> Written:
         {"meta": meta, "tensor_payload": draft.locations, "shape_payload": draft.shapes}
     )
     try:
+        # Last: readers find a step by its index.
         write_whole(index_path, index)
     except OSError:
         _discard(f"{folder}/{events}")
