@@ -61,6 +61,7 @@ def read_login_password(region: str) -> str:
     except aws_errors() as error:
         raise PushFailed(f"ECR gave no token: {error}", fix="check the permissions") from error
     token = base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode()
+    # The token is base64 of `AWS:password`.
     return token.partition(":")[2]
 
 

@@ -77,4 +77,5 @@ def read_digest(image: str) -> str:
         return image.partition("@")[2]
     shown = "{{if .RepoDigests}}{{index .RepoDigests 0}}{{else}}{{.Id}}{{end}}"
     answer = ask([find_client(), "image", "inspect", "--format", shown, image])
+    # NAME@sha256:…, or the bare id of an image that came from no registry.
     return answer.tail.rpartition("@")[2] if answer.code == 0 else ""

@@ -17,6 +17,7 @@ VARIABLES = (
 
 def find_bundle(environment: Mapping[str, str]) -> Path | None:
     """The file of certificates that the user has named; None where the usual ones do."""
+    # In the order of VARIABLES: the first one that names a file counts.
     named = (Path(environment[name]) for name in VARIABLES if environment.get(name))
     return next((file.absolute() for file in named if file.is_file()), None)
 

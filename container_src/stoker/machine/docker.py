@@ -30,9 +30,12 @@ TIMED_OUT = 124
 """The exit code of a command that did not answer in time."""
 _ANSWER_SECONDS = 30
 _MOST_OUTPUT_BYTES = 4 * 1024 * 1024  # a container may print gigabytes
+# What the client prints when it does not reach the engine: its exit code does not say so.
 _LOST_MARKS = ("cannot connect to the docker daemon", "error during connect")
 _TAIL_LINES = 60
 _TICK_SECONDS = 1.0
+# Debian's own package can build without buildx, a newer client that comes before it on PATH
+# cannot.
 _DEBIAN_CLIENT = "/usr/bin/docker"
 _FIRST_WITHOUT_BUILDKIT = 23
 _FLAVORS = ("cpu", "cuda", "sklearn", "tensorflow")
@@ -253,6 +256,7 @@ def _lines_or_ticks(stream: IO[str]) -> Iterator[str]:
             lines.put(line)
         lines.put(None)
 
+    # A thread, as a read of the pipe cannot be given a time; it ends with the process.
     threading.Thread(target=read, daemon=True).start()
     while True:
         try:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from stoker.machine.docker import TIMED_OUT, Finished, ask, is_engine_lost
 from stoker.machine.failures import EngineLost
 
+# An engine that is restarted in the middle of an answer.
 _BROKEN_OFF = "unexpected eof"
 _RETRY_SECONDS = 0.5
 _CALL_SECONDS = 60.0
@@ -146,6 +147,8 @@ class DockerCli:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
+                # As Docker's own clients do over ssh: the client passes bytes between its stdio
+                # and the engine.
                 client = self.start("system", "dial-stdio", talk=theirs.fileno())
             try:
                 connection.sock = ours
@@ -199,6 +202,7 @@ class DockerCli:
             lines = tuple(self._lines)
         for line in lines:
             with suppress(OSError):
+                # A close would not wake the thread that waits in a read of it.
                 line.shutdown(socket.SHUT_RDWR)
         for process in tuple(self._running):
             self.forget(process)

@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 from stoker.machine.docker import ask
 
+# Not target, user, cache-dir and the like: they name places of this machine.
 _PASSED_ON = ("index-url", "no-index", "pre", "prefer-binary", "proxy", "retries", "timeout")
 # pip reads [global], then the section of the command, then PIP_* variables; the last one wins.
 _SECTIONS = ("global", "install", ":env:")
@@ -75,6 +76,7 @@ def parse_config(listing: str) -> dict[str, str]:
         for section, key, value in lines:
             if section == wanted:
                 name = key.removeprefix("default-") if key == "default-timeout" else key
+                # pip prints values as Python's repr.
                 merged[name] = str(ast.literal_eval(value))
     return merged
 

@@ -30,6 +30,8 @@ class Identity:
     def age_seconds(self) -> float:
         """How long it has run; meaningless for a process of an earlier boot."""
         ticks_per_second = os.sysconf("SC_CLK_TCK")
+        # The clock that the kernel counts starting times by: it runs while the machine sleeps,
+        # too.
         return time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_ticks / ticks_per_second
 
     def signal(self, number: int) -> bool:
@@ -67,6 +69,8 @@ class Identity:
 
     def _open(self) -> int | None:
         try:
+            # A handle of a process, not of its number: the number may be another's by the time of
+            # the signal.
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return None

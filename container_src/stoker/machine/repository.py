@@ -42,6 +42,7 @@ def find_repository(asked_for: Path | None) -> Path:
         UsageRefused: there is none.
     """
     here = Path.cwd()
+    # The user's checkout before the package's own: they may work on another copy.
     elsewhere = [here, *here.parents, INSTALLED, *_PACKAGE.parents]
     folders = [asked_for.resolve()] if asked_for else elsewhere
     for folder in folders:

@@ -52,6 +52,7 @@ _REFUSED = (
     (r"trcomp", "the Training Compiler was retired; without compiler_config= it is not needed"),
     (r"", "Stoker has no image that could run in its place"),
 )
+# ECR's addresses of all partitions, and the public gallery that has no account.
 _ECR = re.compile(
     r"(?:(?P<account>\d{12})\.dkr\.ecr(?:-fips)?\.[a-z0-9-]+\.[a-z0-9.-]+"
     r"|public\.ecr\.aws/deep-learning-containers)"
@@ -123,6 +124,7 @@ def find_stock_image(image: str) -> StockImage | None:
     repository, tag = found["repository"], found["tag"] or ""
     name = f"{repository}:{tag}" if tag else repository
     flavor = _FLAVORS.get(repository, "")
+    # An image of another architecture may be in the same repository: then only its tag tells.
     if not flavor or re.search(_REFUSED[1][0], tag):
         refusal = next(why for mark, why in _REFUSED if re.search(mark, name))
         return StockImage(name=name, flavor="", refusal=refusal)

@@ -14,6 +14,7 @@ from typing import TextIO
 
 from stoker.bus.progress import PLAIN_SECONDS
 
+# ANSI: to the start of the line, and erase to its end.
 _ERASE_LINE = "\r\x1b[K"
 _DEFAULT_COLUMNS = 80
 

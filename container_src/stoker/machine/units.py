@@ -43,6 +43,7 @@ def show_seconds(seconds: float) -> str:
     if not math.isfinite(seconds):
         return "never"
     for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        # "36 h" says more than "1.5 d".
         if seconds >= length * (2 if unit == "d" else 1):
             return f"{_digits(seconds / length)} {unit}"
     return f"{_digits(seconds)} s"
