@@ -50,6 +50,8 @@ def make_page(
     is_falling = params.get("SortOrder", "Ascending") == "Descending"
     placed = [(key(row), row) for row in rows]
     placed.sort(key=lambda pair: pair[0], reverse=is_falling)
+    # By the place of the last row, not by a number: rows that come or go between two pages neither
+    # repeat a row nor leave one out.
     if "NextToken" in params:
         after = _read_token(params["NextToken"])
         try:

@@ -34,6 +34,7 @@ def choose_port(root: Root, name: str, addresses: tuple[str, ...]) -> int:
         return last
     for _ in range(_TRIES):
         port = _any_free(addresses[0])
+        # One port for all addresses: loopback for users, the Docker bridge for containers.
         if is_free(port, addresses):
             return port
     raise HostError(

@@ -232,6 +232,7 @@ def parse_request(raw: Mapping[str, Any]) -> TrainingRequest:
 def _groups(resources: Mapping[str, Any]) -> tuple[HostGroup, ...]:
     groups, last = [], 0
     for group in choose_groups(resources):
+        # Numbers continue over the groups: each host of a job has its own name.
         numbers = range(last + 1, last + 1 + group["InstanceCount"])
         last = numbers.stop - 1
         groups.append(

@@ -16,7 +16,9 @@ from stoker.platform.model import faults
 from stoker.platform.model.instances import choose_groups, find_preference_mistakes
 
 MOST_HOSTS = 20
+# The API's limit for a training job, 28 days.
 _MOST_RUNTIME_SECONDS = 28 * 86_400
+# The API's model has an integer here; these values are in its documentation only.
 _PROFILER_INTERVALS = (100, 200, 500, 1_000, 5_000, 60_000)
 # Refused by the service as explicit places of synced folders, except the defaults themselves.
 _RESERVED_FOLDERS = ("/opt/ml", "/tmp", "/usr/local/nvidia")  # noqa: S108 - only compared
@@ -89,6 +91,7 @@ def _algorithm(raw: Mapping[str, Any]) -> Iterator[str]:
 
 def _metric(metric: Mapping[str, str]) -> Iterator[str]:
     try:
+        # As Python reads it; the service does not say which kind of expressions it takes.
         re.compile(metric["Regex"])
     except (re.error, RecursionError, OverflowError) as error:
         yield f"The regex of metric '{metric['Name']}' is invalid: {error}."

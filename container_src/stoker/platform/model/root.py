@@ -18,6 +18,7 @@ from stoker.errors import HostError
 from stoker.machine.failures import UsageRefused
 
 REGION = "us-east-1"
+# No real account's number: an ARN with it names nothing in AWS.
 ACCOUNT = "000000000000"
 DEFAULT_BUCKET = f"sagemaker-{REGION}-{ACCOUNT}"
 ROLE_NAME = "stoker-local"
@@ -263,6 +264,7 @@ def take_lock(root: Root) -> RootLock:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
+        # Written by the holder, below; a lock itself does not name its process.
         holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
         os.close(descriptor)
         running = read_server_info(root)
@@ -271,6 +273,7 @@ def take_lock(root: Root) -> RootLock:
             f"{root.folder} is served already: process {holder}, address {address}",
             fix="use that server, end it with `stoker local down`, or pass another --root",
         ) from error
+    # Kept open, as closing it would release the lock.
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return RootLock(descriptor)
@@ -304,6 +307,7 @@ def _make_private(root: Root) -> None:
         part.mkdir(exist_ok=True)
         part.chmod(0o700)
     for file in (root.database, root.metrics_database, root.runs_database, root.server_log):
+        # Before sqlite makes them: it would take the mode from the umask.
         file.touch()
         file.chmod(0o600)
 

@@ -22,6 +22,7 @@ _HEADER = re.compile(
     rf"{_ALGORITHM} +Credential=(?P<credential>[^,\s]+),\s*SignedHeaders=(?P<headers>[^,\s]+),"
     r"\s*Signature=(?P<signature>[0-9a-f]{64})"
 )
+# How far two clocks may differ; AWS allows the same.
 _SKEW = timedelta(minutes=15)
 _LONGEST_EXPIRY = timedelta(days=7)
 
@@ -189,6 +190,7 @@ def _require_recent(message: Message, signature: Signature, stamp: str, now: dat
         raise SignatureRefused(
             "malformed", f"X-Amz-Date or X-Amz-Expires is not usable: {stamp!r}."
         ) from error
+    # The key is derived for the day of the scope: a stamp of another day was never signed with it.
     if not stamp.startswith(signature.date) or valid > _LONGEST_EXPIRY:
         raise SignatureRefused("malformed", "The date of the signature does not fit its scope.")
     if signed - _SKEW > now or signed + valid < now:
@@ -203,6 +205,7 @@ def _expected(
     """The signature that every stock client would make of the same request."""
     if "#" in message.path or not message.path.startswith("/"):
         raise SignatureRefused("malformed", f"{message.path!r} is not the path of an address.")
+    # Runs of blanks count as one, as in AWS's canonical form.
     headers = "".join(
         f"{name}:{' '.join(message.headers.get(name, '').split())}\n"
         for name in signature.signed_headers
@@ -228,6 +231,7 @@ def sign(credentials: Credentials, signature: Signature, text: str) -> str:
 
 @lru_cache(maxsize=64)
 def _signing_key(secret_key: str, *scope: str) -> bytes:
+    # AWS's derivation: date, region, service and the word aws4_request, each by the key before.
     key = f"AWS4{secret_key}".encode()
     for part in (*scope, "aws4_request"):
         key = hmac.digest(key, _bytes(part), "sha256")
@@ -256,6 +260,7 @@ def _canonical_query(query: str) -> str:
 
 
 _OWN_V2 = ("AWSAccessKeyId", "Expires", "Signature")
+# The parameters that version 2 signs; the others are not part of the text.
 _SUBRESOURCES = {
     *("acl", "cors", "delete", "lifecycle", "location", "logging", "notification", "partNumber"),
     *("policy", "requestPayment", "tagging", "torrent", "uploadId", "uploads", "versionId"),
