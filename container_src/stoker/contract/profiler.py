@@ -206,7 +206,7 @@ class _Reader:
     def _object(self, config: str, *, complain: bool = False) -> dict[str, Any]:
         value = self.get(config)
         try:
-            read = loads(value) if isinstance(value, str) and value else value or {}
+            read = _load_object(value) if isinstance(value, str) and value else value or {}
             if isinstance(read, dict):
                 return {str(key).lower(): entry for key, entry in read.items()}
         except (ValueError, RecursionError):
@@ -214,6 +214,14 @@ class _Reader:
         if complain:
             self.complaints.append(f"{config} is {read!r:.80}, but a JSON object was expected")
         return {}
+
+
+def _load_object(text: str) -> Any:  # noqa: ANN401 - JSON
+    # The SDK's FrameworkProfile ends its objects with `, }`, as smdebug reads them as Python.
+    body = text.strip()
+    if body.endswith("}"):
+        body = body[:-1].rstrip().removesuffix(",") + "}"
+    return loads(body)
 
 
 def _number(asked: Mapping[str, Any], *names: str) -> float | None:
