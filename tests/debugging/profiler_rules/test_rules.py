@@ -177,6 +177,23 @@ def test_time_between_steps_counts_once_as_others():
     }
 
 
+def test_the_phases_of_smdebugs_own_hook_are_halves_of_a_step():
+    # Its timelines have a third one: from the end of forward to the start of backward.
+    phases = ("Forward", "Backward(post-forward)", "Backward")
+    events = [
+        Event(node="algo-1", phase=f"{p}-SubModuleInternal", name=p, start=START, seconds=1.0)
+        for p in phases
+    ]
+    steps = make_steps(np.full(5, 1.0))
+    rule, _ = look("OverallFrameworkMetrics", Profile(steps=[steps], events=events))
+    shares = rule.details["forward_backward"]
+    assert shares == {
+        "Forward pass": pytest.approx(100 / 3),
+        "Backward pass": pytest.approx(200 / 3),
+    }
+    assert not rule.details["general"]
+
+
 @pytest.mark.parametrize(("workers", "fires"), [(8, True), (2, False), (0, True)])
 def test_loader_workers_are_compared_with_the_cores(workers, fires):
     facts = StepFacts(host="algo-1", rank=0, pid=1, cpus=2, loaders=({"num_workers": workers},))

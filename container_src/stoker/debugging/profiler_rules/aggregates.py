@@ -11,7 +11,9 @@ from stoker.debugging.profiler_rules.profile import Event, Profile
 LEAST_PERCENT = 2.0
 """Operators below it are dropped, and the others take their share, as in the service."""
 
-_OWN_GROUPS = ("cpu_functions", "gpu_functions", "Forward-", "Backward-", "Step:", "Horovod")
+# smdebug's hook also writes `Backward(post-forward)-SubModuleInternal`.
+_HALVES = {"Forward": "Forward pass", "Backward": "Backward pass"}
+_OWN_GROUPS = ("cpu_functions", "gpu_functions", *_HALVES, "Step:", "Horovod")
 
 
 def aggregate(
@@ -28,11 +30,10 @@ def aggregate(
     cpu = _total(event for event in events if "cpu" in event.phase.lower())
     gpu = _total(event for event in events if "gpu" in event.phase.lower())
     by_device = {"cpu_functions": sum(cpu.values()), "gpu_functions": sum(gpu.values())}
-    halves = {"Forward": "Forward pass", "Backward": "Backward pass"}
-    half_times = _total(
-        (event for event in events if event.phase.startswith(tuple(halves))),
-        key=lambda event: halves[event.phase.partition("-")[0]],
-    )
+    half_times: dict[str, float] = {}
+    for prefix, words in _HALVES.items():
+        seconds = [event.seconds for event in events if event.phase.startswith(prefix)]
+        half_times |= {words: sum(seconds)} if seconds else {}
     general = _total(
         (event for event in events if not event.phase.startswith(_OWN_GROUPS)),
         key=lambda event: event.phase,
