@@ -1,8 +1,9 @@
-"""Make the environments of stock clients: `python docker/sdk_venv.py [v2] [v3] [cli] [--lock]`.
+"""Make the environments of stock clients: `python docker/sdk_venv.py [NAME …] [--lock]`.
 
 The host needs none; tests and benchmarks run stock code as a user has it. SageMaker's two SDKs
-have an environment each, `.venv-sdk-v2` and `.venv-sdk-v3`, because they exclude each other; the
-AWS CLI and s3fs are in `.venv-sdk-cli`. Safe to run any number of times: an environment is made
+have an environment each, `.venv-sdk-v2` and `.venv-sdk-v3` (which has MLflow 3), because they
+exclude each other; the AWS CLI and s3fs are in `.venv-sdk-cli`, MLflow 2 in
+`.venv-sdk-mlflow2`. Safe to run any number of times: an environment is made
 again only when its lock has changed.
 """
 
@@ -22,14 +23,14 @@ from stoker.machine.pip_settings import PipSettings, read_pip_settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LOCKS = REPOSITORY / "tests/data/sdks"
-NAMES = ("v2", "v3", "cli")
+NAMES = ("v2", "v3", "cli", "mlflow2")
 _HEADER = "# Made by `python docker/sdk_venv.py --lock` from {name}.in; do not edit.\n"
 _TIMEOUT_SECONDS = 1800
 
 
 def main(argv: list[str] | None = None) -> int:
     """Make all, or those named."""
-    parser = argparse.ArgumentParser(description="Make .venv-sdk-v2, -v3 and -cli.")
+    parser = argparse.ArgumentParser(description="Make .venv-sdk-v2, -v3, -cli and -mlflow2.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {' '.join(NAMES)}")
     parser.add_argument("--lock", action="store_true", help="renew the hash locks instead")
     args = parser.parse_args(argv)

@@ -9,7 +9,9 @@ FACTS = {
     "params": {"lr": "0.1", "opt": "Adam"},
     "tags": {"team": "a_b"},
     "attributes": {"status": "FINISHED", "start_time": 1000.0},
+    "datasets": {"name": ("iris", "mnist")},
 }
+ATTRIBUTES = ("status", "start_time")
 
 
 @pytest.mark.parametrize(
@@ -29,15 +31,26 @@ FACTS = {
         ("attributes.status IN ('RUNNING', 'FINISHED')", True),
         ("status NOT IN ('RUNNING')", True),
         ("start_time >= 1001", False),
+        ("params.opt = 'Ad''am'", False),
+        ("params.lr = '0.10'", False),
+        ("params.lr = 0.10", True),
+        ("dataset.name = 'mnist' and datasets.name LIKE 'ir%'", True),
+        ("dataset.name != 'iris'", True),
+        ("dataset.digest IN ('1')", False),
     ],
 )
 def test_a_filter_holds_or_not(text, expected):
-    assert all(condition.holds(FACTS) for condition in parse_filter(text)) == expected
+    assert all(condition.holds(FACTS) for condition in parse_filter(text, ATTRIBUTES)) == expected
 
 
 @pytest.mark.parametrize(
-    "text", ["metrics.loss", "a < 1 or b < 2", "a ~ 1", "a IN 1", "a = 'open", "and", "a IN ('x'"]
+    "text",
+    [
+        *("metrics.loss", "status < 1 or status < 2", "status ~ 1", "status IN 1", "and"),
+        *("status = 'open", "status IN ('x'", "status IN ('x' 'y')", "status IN ()"),
+        *("lr < 1", "things.lr < 1", "dataset.size = 1", "'a' = params.lr"),
+    ],
 )
 def test_what_is_no_filter_is_refused(text):
     with pytest.raises(FilterInvalid):
-        parse_filter(text)
+        parse_filter(text, ATTRIBUTES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -86,6 +86,12 @@ class Run(Record):
     is_deleted: bool = False
     """Hidden, as MLflow deletes."""
 
+    datasets: Sequence[Mapping[str, Any]] = ()
+    """What MLflow's `log_input` says of the data: `dataset` and `tags` of each."""
+
+    models: Sequence[Mapping[str, Any]] = ()
+    """The logged models it has made: `model_id` and `step` of each."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoggedModel(Record):
@@ -101,6 +107,33 @@ class LoggedModel(Record):
     type: str = ""
     artifact_uri: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
+    metrics: Sequence[Mapping[str, Any]] = ()
+    """The latest value of each metric, run and data set, as MLflow's clients sent it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegisteredModel(Record):
+    """A name of MLflow's model registry."""
+
+    newest: int = 0
+    """The number of the version that was made last."""
+
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Alias → number of a version."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelVersion(Record):
+    """A version of a registered model; its name is `MODEL/NUMBER`."""
+
+    model: str
+    version: str
+    source: str
+    artifact_uri: str
+    """Where its files are; the source may be the address of a logged model."""
+
+    run: str = ""
+    stage: str = "None"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from stoker.errors import HostError
 
 _TOKEN = re.compile(
     r"""\s*(?:
-    (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)
+    (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`)
     |(?P<sign><=|>=|!=|=|<|>|\(|\)|,)
     |(?P<word>[^\s'"`<>=!(),]+)
     )""",
@@ -21,7 +22,9 @@ _GROUPS = {
     **dict.fromkeys(("param", "params", "parameter", "parameters"), "params"),
     **dict.fromkeys(("tag", "tags"), "tags"),
     **dict.fromkeys(("attribute", "attributes", "attr", "run"), "attributes"),
+    **dict.fromkeys(("dataset", "datasets"), "datasets"),
 }
+_DATASET_KEYS = ("name", "digest", "context")
 _COMPARE: Mapping[str, Callable[[float | str, float | str], bool]] = {
     "=": lambda a, b: a == b,
     "!=": lambda a, b: a != b,
@@ -31,8 +34,8 @@ _COMPARE: Mapping[str, Callable[[float | str, float | str], bool]] = {
     ">=": lambda a, b: a >= b,  # type: ignore[operator]  # the same
 }
 
-Facts = Mapping[str, Mapping[str, float | str | None]]
-"""`metrics`, `params`, `tags` and `attributes` of a run."""
+Facts = Mapping[str, Mapping[str, float | str | tuple[str, ...] | None]]
+"""`metrics`, `params`, `tags`, `attributes` and `datasets`, which may be several."""
 
 
 class FilterInvalid(HostError):
@@ -47,39 +50,58 @@ class Condition:
     key: str
     operator: str
     values: tuple[str, ...]
+    is_quoted: bool
+    """Its values are texts: what is in quotes is not compared as a number."""
 
     def holds(self, facts: Facts) -> bool:
         """Whether a run fits; one that has no such value fits IS NULL only."""
-        value = facts[self.group].get(self.key)
+        value = facts.get(self.group, {}).get(self.key)
         if self.operator in ("IS NULL", "IS NOT NULL"):
             return (value is None) == (self.operator == "IS NULL")
-        if value is None:
-            return False
+        if isinstance(value, tuple):
+            return any(self._fits(each) for each in value)
+        return value is not None and self._fits(value)
+
+    def _fits(self, value: float | str) -> bool:
         if self.operator in ("IN", "NOT IN"):
             return (str(value) in self.values) == (self.operator == "IN")
         if self.operator in ("LIKE", "ILIKE"):
-            flags = re.DOTALL | (re.IGNORECASE if self.operator == "ILIKE" else 0)
-            parts = (re.escape(part).replace("_", ".") for part in self.values[0].split("%"))
-            return re.fullmatch(".*".join(parts), str(value), flags) is not None
-        return _COMPARE[self.operator](*_read_pair(value, self.values[0]))
+            return _is_like(str(value), self.values[0], ignores_case=self.operator == "ILIKE")
+        return _COMPARE[self.operator](*self._read_pair(value))
+
+    def _read_pair(self, value: float | str) -> tuple[float | str, float | str]:
+        """Both as numbers if both are, else both as texts."""
+        text = self.values[0]
+        if self.is_quoted and isinstance(value, str):
+            return value, text
+        try:
+            return float(value), float(text)
+        except ValueError:
+            return str(value), text
 
 
-def _read_pair(value: float | str, text: str) -> tuple[float | str, float | str]:
-    """Both as numbers if both are, else both as texts."""
-    try:
-        return float(value), float(text)
-    except ValueError:
-        return str(value), text
+def _is_like(text: str, pattern: str, *, ignores_case: bool) -> bool:
+    """Whether a text fits a pattern in which % is any text and _ any character."""
+    flags = re.DOTALL | (re.IGNORECASE if ignores_case else 0)
+    first, *parts = (re.escape(part).replace("_", ".") for part in pattern.split("%"))
+    if parts:
+        # Each part is where it is found first, and is not sought again: never exponential.
+        first += "".join(f"(?>.*?{part})" for part in parts[:-1]) + f".*{parts[-1]}"
+    return re.fullmatch(first, text, flags) is not None
 
 
-def parse_filter(text: str) -> list[Condition]:
+def parse_filter(text: str, attributes: Collection[str]) -> list[Condition]:
     """The conditions of a filter, all of which must hold.
+
+    Args:
+        text: the filter.
+        attributes: the names that need no group, such as `status`.
 
     Raises:
         FilterInvalid: it is not one.
 
     Example:
-        >>> parse_filter("metrics.loss < 0.5")[0].holds({"metrics": {"loss": 0.1}})
+        >>> parse_filter("metrics.loss < 0.5", ())[0].holds({"metrics": {"loss": 0.1}})
         True
     """
     tokens, at = [], 0
@@ -94,19 +116,38 @@ def parse_filter(text: str) -> list[Condition]:
     while tokens:
         if conditions and tokens.pop(0).upper() != "AND":
             raise _invalid(text, "conditions must be joined by AND")
-        conditions.append(_read_condition(tokens, text))
+        conditions.append(_read_condition(tokens, text, attributes))
     return conditions
 
 
-def parse_key(text: str) -> tuple[str, str]:
-    """Group and key of `metrics.loss`, `params."a b"`, `start_time`."""
-    group, _, key = text.partition(".")
-    if group.lower() in _GROUPS and key:
-        return _GROUPS[group.lower()], _unquote(key)
-    return "attributes", _unquote(text)
+def parse_key(text: str, attributes: Collection[str]) -> tuple[str, str]:
+    """Group and key of `metrics.loss`, `params."a b"`, `start_time`.
+
+    Raises:
+        FilterInvalid: there is no such group or attribute.
+    """
+    name, _, key = text.partition(".")
+    group = _GROUPS.get(name.lower()) if key else "attributes"
+    raw = key or text
+    key = _unquote(raw)
+    if key == raw and re.search(r"\s", raw):
+        raise FilterInvalid(f"{text!r} has a space", fix=f"put quotes around it: `{raw}`")
+    if group is None:
+        raise FilterInvalid(
+            f"{text!r} names nothing of a run: {name!r} is none of {', '.join(_GROUPS)}",
+            fix=f"write metrics.{key} or params.{key}",
+        )
+    known = {"attributes": attributes, "datasets": _DATASET_KEYS}.get(group)
+    if known is not None and key not in known:
+        near = difflib.get_close_matches(key, known, n=1)
+        fix = near[0] if near else f"metrics.{key}, params.{key} or tags.{key}"
+        raise FilterInvalid(
+            f"{text!r} is not one of the {group}: {', '.join(sorted(known))}", fix=f"write {fix}"
+        )
+    return group, key
 
 
-def _read_condition(tokens: list[str], text: str) -> Condition:
+def _read_condition(tokens: list[str], text: str, attributes: Collection[str]) -> Condition:
     try:
         name = tokens.pop(0)
         if name.endswith(".") and tokens:  # metrics."a b": the quoted key is a token of its own
@@ -116,31 +157,41 @@ def _read_condition(tokens: list[str], text: str) -> Condition:
             operator = f"{operator} {tokens.pop(0).upper()}"
             if operator == "IS NOT":
                 operator = f"{operator} {tokens.pop(0).upper()}"
-        group, key = parse_key(name)
         if operator in ("IS NULL", "IS NOT NULL"):
-            return Condition(group=group, key=key, operator=operator, values=())
-        values = _read_values(tokens, operator, text)
+            values = []
+        elif operator in (*_COMPARE, "LIKE", "ILIKE", "IN", "NOT IN"):
+            values = _read_values(tokens, operator, text)
+        else:
+            raise _invalid(text, f"{operator!r} is not an operator")
     except IndexError:
         raise _invalid(text, "it ends too early") from None
-    if operator not in (*_COMPARE, "LIKE", "ILIKE", "IN", "NOT IN"):
-        raise _invalid(text, f"{operator!r} is not an operator")
-    return Condition(group=group, key=key, operator=operator, values=values)
+    group, key = parse_key(name, attributes)
+    return Condition(
+        group=group,
+        key=key,
+        operator=operator,
+        values=tuple(map(_unquote, values)),
+        is_quoted=all(value[0] in "'\"" for value in values),
+    )
 
 
-def _read_values(tokens: list[str], operator: str, text: str) -> tuple[str, ...]:
+def _read_values(tokens: list[str], operator: str, text: str) -> list[str]:
     if operator not in ("IN", "NOT IN"):
-        return (_unquote(tokens.pop(0)),)
+        return [tokens.pop(0)]
     if tokens.pop(0) != "(":
         raise _invalid(text, "IN needs a list in parentheses")
-    values = []
+    values = [tokens.pop(0)]
     while (part := tokens.pop(0)) != ")":
         if part != ",":
-            values.append(_unquote(part))
-    return tuple(values)
+            raise _invalid(text, "the values of a list are separated by commas")
+        values.append(tokens.pop(0))
+    return values
 
 
 def _unquote(text: str) -> str:
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"`" else text
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"`":
+        return text[1:-1].replace(2 * text[0], text[0])
+    return text
 
 
 def _invalid(text: str, what: str) -> FilterInvalid:

@@ -15,6 +15,12 @@ from stoker.tracking.series import Summary
 from stoker.tracking.store import RunStore
 
 SORT_KEYS = ("created", "duration", "name", "status", "experiment")
+ATTRIBUTES = (
+    *("name", "run_name", "run_id", "status", "experiment"),
+    *("created", "start_time", "duration"),
+)
+"""Of a run, as filters name them."""
+
 _SHORTEST_ID = 6
 
 
@@ -93,7 +99,7 @@ def filter_rows(rows: Sequence[RunRow], text: str, experiment: str = "") -> list
     Raises:
         FilterInvalid: it cannot be read.
     """
-    conditions = parse_filter(text)
+    conditions = parse_filter(text, ATTRIBUTES)
     return [
         row
         for row in rows

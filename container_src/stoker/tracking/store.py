@@ -283,4 +283,6 @@ def _from_text(kind: type[R], text: str) -> R:
         for side in ("inputs", "outputs"):
             found: Mapping[str, Any] = fields[side]
             fields[side] = {name: Artifact(**each) for name, each in found.items()}
+        for name in ("datasets", "models"):
+            fields[name] = tuple(fields.get(name, ()))
     return kind(**fields)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sdks import run_sdk
+from tests.platform.local_server import ENDED, wait_until
+from tests.sdks import run_sdk, sdk_python
 
 pytestmark = pytest.mark.timeout(900)
 SCRIPT = Path(__file__).with_name("mlflow_client.py")
@@ -46,8 +47,8 @@ def submit_job(server):
     server.wait("Seen-By-Mlflow")
 
 
-@pytest.mark.parametrize("kind", ["http", "arn"])
-def test_stock_mlflow_logs_and_finds_runs(kind, server, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("kind", "client"), [("http", "v3"), ("arn", "v3"), ("http", "mlflow2")])
+def test_stock_mlflow_logs_and_finds_runs(kind, client, server, tmp_path, monkeypatch):
     submit_job(server)
     monkeypatch.chdir(tmp_path)
     keys = json.loads(server.root.credentials_file.read_text())
@@ -59,13 +60,17 @@ def test_stock_mlflow_logs_and_finds_runs(kind, server, tmp_path, monkeypatch):
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
     uri = server.endpoint if kind == "http" else ARN
-    seen = run_sdk("v3", SCRIPT, kind, uri, environ=variables)
+    seen = run_sdk(client, SCRIPT, kind, uri, environ=variables)
     assert seen["history"] == [[step, 1 / (step + 1)] for step in range(5)]
     assert (seen["names"], seen["statuses"]) == (["first", "second"], ["FINISHED", "FAILED"])
     assert (seen["special"], seen["note"]) == ([True, True], 3000)
     assert (seen["found"], seen["nothing"], seen["left"]) == (["second"], 0, 1)
     assert seen["artifacts"] == ["model.txt"]
-    assert seen["errors"] == ["INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"]
+    invalid = "INVALID_PARAMETER_VALUE"
+    assert seen["errors"] == [invalid, "RESOURCE_DOES_NOT_EXIST", *[invalid] * 4]
+    assert (seen["by_data"], seen["data"]) == (["first"], ["iris"])
+    assert seen["registered"] == ["2", "first", "1", "second"]
+    assert seen["models"] == (["net", True, [42.0]] if client == "v3" else [])
     job = seen["job"]
     assert (job["lr"], job["epochs"], job["loss"]) == ("0.25", "4", 0.25)
     assert job["status"] == "FINISHED"
@@ -73,11 +78,11 @@ def test_stock_mlflow_logs_and_finds_runs(kind, server, tmp_path, monkeypatch):
     found = server.boto("sagemaker").search(
         Resource="ExperimentTrialComponent",
         SearchExpression={
-            "Filters": [{"Name": "Parents.ExperimentName", "Value": f"With MLflow {kind}"}]
+            "Filters": [{"Name": "Parents.ExperimentName", "Value": f"With MLflow + {kind}"}]
         },
     )["Results"]
-    (run,) = (each["TrialComponent"] for each in found)
-    assert (run["DisplayName"], run["Status"]["PrimaryStatus"]) == ("first", "Completed")
+    run = next(r for e in found if (r := e["TrialComponent"])["DisplayName"] == "first")
+    assert run["Status"]["PrimaryStatus"] == "Completed"
     loss = next(each for each in run["Metrics"] if each["MetricName"] == "loss")
     assert (loss["Count"], loss["Last"]) == (5, 0.2)
 
@@ -139,3 +144,26 @@ def test_a_bucket_named_api_is_not_mistaken_for_mlflow(server):
     server.boto("s3").create_bucket(Bucket="api")
     uri = server.put("2.0/mlflow/runs/get", "an object", bucket="api")
     assert server.get(uri) == b"an object"
+
+
+def test_an_autolog_script_unchanged_continues_the_run_of_its_job(server):
+    (packages,) = sdk_python("v3").parents[1].glob("lib/python3*/site-packages")
+    server.submit(
+        "autolog",
+        Path(__file__).with_name("autolog.py").read_text(),
+        HyperParameters={"seed": "0"},
+        ExperimentConfig={"ExperimentName": "auto"},
+        Environment={"PYTHONPATH": str(packages)},
+    )
+    wait_until(lambda: server.describe("autolog")["TrainingJobStatus"] in ENDED, "its end", 600)
+    (line,) = (line for line in server.log("autolog") if line.startswith("LOSS"))
+    (run,) = call(server, "runs/search", json.dumps({"experiment_ids": ["1"]}))[1]["runs"]
+    metrics = {each["key"]: each for each in run["data"]["metrics"]}
+    assert metrics["train_loss"]["value"] == pytest.approx(float(line.split()[1]))
+    params = {each["key"]: each["value"] for each in run["data"]["params"]}
+    assert (params["epochs"], params["seed"], params["optimizer_name"]) == ("3", "0", "SGD")
+    api = server.boto("sagemaker")
+    seen = api.describe_trial_component(TrialComponentName="autolog-aws-training-job")
+    loss = next(each for each in seen["Metrics"] if each["MetricName"] == "train_loss")
+    assert (loss["Count"], loss["Last"]) == (3, metrics["train_loss"]["value"])
+    assert seen["Status"]["PrimaryStatus"] == "Completed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -114,6 +115,51 @@ def test_a_server_of_the_users_own_gets_the_run_and_the_metrics(module_server, a
     said = [line for line in server.log("server-down") if "MLflow does not take" in line]
     assert len(said) == 1
     assert read_metrics(api, "server-down")["acc"] == (1500, 1.0)
+
+
+def test_the_first_host_has_the_run_and_the_same_one_after_an_interruption(make_server, tmp_path):
+    hold = tmp_path / "hold"
+    hold.touch()
+    server = make_server().start(STOKER_HOLD=f"two-hosts/tell-interrupted={hold}")
+    script = """
+        import os, pathlib, time
+        import stoker
+        run = os.environ.get("MLFLOW_RUN_ID", "none")
+        attempt = pathlib.Path(os.environ["SM_CHECKPOINT_DIR"], os.environ["SM_CURRENT_HOST"])
+        count = int(attempt.read_text()) if attempt.exists() else 0
+        attempt.write_text(str(count + 1))
+        print("RUN", run, os.environ["MLFLOW_EXPERIMENT_NAME"], flush=True)
+        stoker.job().log(count, loss=float(count))
+        while count == 0:
+            time.sleep(0.05)
+    """
+    server.submit(
+        "two-hosts",
+        script,
+        ResourceConfig={"InstanceCount": 2},
+        EnableManagedSpotTraining=True,
+        StoppingCondition={"MaxRuntimeInSeconds": 500, "MaxWaitTimeInSeconds": 500},
+        Environment={"STOKER_SPOT": "every=100ms,times=1,pause=100ms"},
+        CheckpointConfig={"S3Uri": "s3://sagemaker-us-east-1-000000000000/two-hosts"},
+        ExperimentConfig={"ExperimentName": "two"},
+    )
+
+    def read_ids(host: str) -> list[str]:
+        lines = server.log("two-hosts", host)
+        return [line.split()[1] for line in lines if line.startswith("RUN")]
+
+    for host in ("algo-1", "algo-2"):
+        wait_until(lambda host=host: read_ids(host), f"{host} has begun")
+    hold.unlink()
+    assert server.wait("two-hosts")["TrainingJobStatus"] == "Completed"
+    first, second = read_ids("algo-1"), read_ids("algo-2")
+    run = server.boto("sagemaker").describe_trial_component(
+        TrialComponentName="two-hosts-aws-training-job"
+    )
+    assert (len(first), len(set(first)), set(second)) == (2, 1, {"none"})
+    assert re.fullmatch("[0-9a-f]{32}", first[0])
+    (loss,) = run["Metrics"]
+    assert (loss["MetricName"], loss["Count"], loss["Last"]) == ("loss", 2, 1.0)
 
 
 def test_a_tuning_job_is_the_parent_of_its_trials(module_server, api):

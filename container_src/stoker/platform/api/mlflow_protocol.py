@@ -9,24 +9,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs, unquote
 
 from stoker.platform.api.http_message import read_json
 from stoker.platform.model.faults import ApiFault
 from stoker.platform.model.root import Credentials
-from stoker.platform.model.signature import Message, SignatureRefused, split_query
+from stoker.platform.model.signature import Message, SignatureRefused
 
 _ROOT = re.compile(r"^(/ajax-api|/api)/[23]\.0/mlflow/")
-_MODEL = re.compile(r"^logged-models/(m-[0-9a-f]+)(?=/|$)")
-_MODEL_PLACE = "logged-models/{model_id}"
+_MODEL = re.compile(r"^logged-models/(?P<model_id>m-[0-9a-f]+)(?:/tags/(?P<key>[^/]+)|(?=/|$))")
 _ROOTS = ("/api/2.0/mlflow/", "/api/3.0/mlflow/", "/ajax-api/2.0/mlflow/")
 _NOT_FOUND = 404
 # The kinds of the parameters that operations read; a name means the same in each of them.
-_OBJECTS = {"metrics", "params", "tags"}
+_OBJECTS = {"datasets", "metrics", "models", "params", "tags"}
+_LISTS = {"experiment_ids", "order_by", "stages"}
 _NUMBERS = {"start_time", "end_time", "max_results"}
 _TEXTS = {
     *("artifact_location", "experiment_id", "experiment_name", "filter", "key", "metric_key"),
     *("name", "new_name", "page_token", "run_id", "run_name", "run_uuid", "run_view_type"),
-    *("status", "view_type"),
+    *("alias", "description", "source", "stage", "status", "version", "view_type"),
 }
 _MOST_NUMBER = 2**53
 _NUMBER = re.compile("-?[0-9]{1,18}")
@@ -73,16 +74,20 @@ class MlflowProtocol:
     def read_operation(self, service: str, message: Message, body: bytes) -> str:
         """`POST runs/create`."""
         path = _ROOT.sub("", message.path)
-        return f"{message.method} {_MODEL.sub(_MODEL_PLACE, path)}"
+        return f"{message.method} {_MODEL.sub(_name_place, path)}"
 
     def read_params(
         self, service: str, operation: str, message: Message, body: bytes
     ) -> dict[str, Any]:
         """From JSON or the query."""
         model = _MODEL.search(_ROOT.sub("", message.path))
-        named = {"model_id": model[1]} if model else {}
+        places = model.groupdict() if model else {}
+        named = {name: unquote(text) for name, text in places.items() if text}
         if message.method == "GET":
-            return {**_check_kinds(dict(split_query(message.query))), **named}
+            # Not split_query: these clients send a space as a plus sign.
+            query = parse_qs(message.query, keep_blank_values=True)
+            given = {key: found if key in _LISTS else found[-1] for key, found in query.items()}
+            return {**_check_kinds(given), **named}
         try:
             params = read_json(body)
         except ValueError as error:
@@ -109,6 +114,10 @@ class MlflowProtocol:
         return json.dumps({"error_code": fault.code, "message": fault.message}).encode()
 
 
+def _name_place(found: re.Match[str]) -> str:
+    return "logged-models/{model_id}" + ("/tags/{key}" if found["key"] else "")
+
+
 def _check_kinds(params: dict[str, Any]) -> dict[str, Any]:
     """
     Raises:
@@ -117,10 +126,9 @@ def _check_kinds(params: dict[str, Any]) -> dict[str, Any]:
     for name, value in params.items():
         if name in _OBJECTS:
             _require(name, value, "a list of objects", _is_list_of(value, dict))
-        elif name == "experiment_ids":
-            _require(name, value, "a list of texts", _is_list_of(value, str))
-        elif name == "order_by":  # objects for logged models
-            _require(name, value, "a list of texts", _is_list_of(value, (str, dict)))
+        elif name in _LISTS:
+            kinds = (str, dict) if name == "order_by" else str  # objects for logged models
+            _require(name, value, "a list of texts", _is_list_of(value, kinds))
         elif name in _NUMBERS:
             # 64-bit numbers may be texts in the JSON of protobuf.
             _require(name, value, "a whole number", bool(_NUMBER.fullmatch(str(value))))

@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from stoker.platform.model.faults import ApiFault
+from stoker.platform.tracking.mlflow_search import Searchable, invalid, missing, require
 from stoker.platform.tracking.mlflow_shapes import read_pairs, show_pairs
-from stoker.platform.tracking.tracked import Answer, Operation, Params, refusing
+from stoker.platform.tracking.tracked import Answer, Operation, Params
 from stoker.tracking.records import Experiment, LoggedModel, Run
+from stoker.tracking.run_filter import Facts
 from stoker.tracking.store import RecordMissing, RunStore
 
 _STATUSES = ("PENDING", "READY", "UPLOAD_FAILED")
 _HISTORY = "mlflow.log-model.history"
-_MOST_MODELS = 100
+_TIMES = ("creation_timestamp", "creation_time", "last_updated_timestamp")
+_MODELS = Searchable(
+    numbers=_TIMES,
+    texts=("name", "model_id", "model_type", "status", "source_run_id"),
+    most=100,
+)
 
 
 class LoggedModelOperations:
@@ -34,9 +41,10 @@ class LoggedModelOperations:
             "DELETE logged-models/{model_id}": self._delete,
             "POST logged-models/{model_id}/params": self._add_params,
             "PATCH logged-models/{model_id}/tags": self._add_tags,
+            "DELETE logged-models/{model_id}/tags/{key}": self._delete_tag,
             "POST logged-models/search": self._search,
-            "POST runs/outputs": self._accept,
-            "POST runs/log-inputs": self._accept,
+            "POST runs/outputs": self._add_outputs,
+            "POST runs/log-inputs": self._add_inputs,
             "POST runs/log-model": self._note_model,
         }
 
@@ -46,8 +54,7 @@ class LoggedModelOperations:
         try:
             place = self._store.read_id(Experiment, experiment).artifact_uri
         except RecordMissing:
-            text = f"No Experiment with id={experiment} exists"
-            raise ApiFault("RESOURCE_DOES_NOT_EXIST", text, status=404) from None
+            raise missing(f"No Experiment with id={experiment} exists") from None
         model = LoggedModel(
             name=id_,
             title=str(params.get("name") or id_),
@@ -68,8 +75,7 @@ class LoggedModelOperations:
         try:
             return self._store.read(LoggedModel, params["model_id"])
         except RecordMissing:
-            text = f"Logged model with ID '{params['model_id']}' not found"
-            raise ApiFault("RESOURCE_DOES_NOT_EXIST", text, status=404) from None
+            raise missing(f"Logged model with ID '{params['model_id']}' not found") from None
 
     def _change(self, params: Params, **fields: Any) -> Answer:  # noqa: ANN401 - of a LoggedModel
         name = self._find(params).name
@@ -95,33 +101,72 @@ class LoggedModelOperations:
         known = self._find(params).tags
         return self._change(params, tags={**known, **read_pairs(params.get("tags", ()))})
 
-    def _search(self, params: Params) -> Answer:
-        """Of experiments, newest first; the filter may name the source run only."""
-        wanted = {str(id_) for id_ in params.get("experiment_ids", ())}
-        text = str(params.get("filter", ""))
-        found = [
-            model
-            for model in reversed(self._store.read_all(LoggedModel))
-            if model.experiment in wanted and ("source_run_id" not in text or model.run in text)
-        ]
-        size = int(params.get("max_results", _MOST_MODELS))
-        return {"models": [self._answer(model)["model"] for model in found[:size]]}
+    def _delete_tag(self, params: Params) -> Answer:
+        known = self._find(params).tags
+        return self._change(params, tags={k: v for k, v in known.items() if k != params["key"]})
 
-    def _accept(self, params: Params) -> Answer:
-        """Data sets and models of a run: the run must exist."""
-        with refusing("Run", str(params.get("run_id"))):
-            self._store.read_id(Run, str(params.get("run_id", "")))
+    def note_metrics(self, run: str, metrics: Iterable[Params]) -> None:
+        """Keep the latest value of each metric that a run has logged for a model."""
+        for metric in metrics:
+            if not metric.get("model_id"):
+                continue
+            known = self._find(metric).metrics
+            others = [each for each in known if _identify(each) != _identify(metric)]
+            self._change(metric, metrics=[*others, {**metric, "run_id": run}])
+
+    def _search(self, params: Params) -> Answer:
+        """Of experiments, newest first."""
+        wanted = {str(id_) for id_ in params.get("experiment_ids", ())}
+        found = [
+            (_make_facts(model), model)
+            for model in reversed(self._store.read_all(LoggedModel))
+            if model.experiment in wanted
+        ]
+        page, more = _MODELS.search(found, params)
+        return {"models": [self._answer(model)["model"] for model in page], **more}
+
+    # ---- what a run has read and made
+
+    def _change_run(self, params: Params, change: Callable[[Run], Run]) -> Answer:
+        id_ = str(params.get("run_id", ""))
+        with self._store.transaction():
+            try:
+                name = self._store.read_id(Run, id_).name
+            except RecordMissing:
+                raise missing(f"Run with id={id_} not found") from None
+            self._store.change(Run, name, change)
         return {}
+
+    def _add_outputs(self, params: Params) -> Answer:
+        new = [
+            {"model_id": require(each, "model_id"), "step": int(each.get("step") or 0)}
+            for each in params.get("models", ())
+        ]
+        return self._change_run(params, lambda run: replace(run, models=[*run.models, *new]))
+
+    def _add_inputs(self, params: Params) -> Answer:
+        """Of several with the same name and digest the last one stays."""
+        new = {_identify_dataset(each): each for each in params.get("datasets", ())}
+        return self._change_run(
+            params,
+            lambda run: replace(
+                run,
+                datasets=list({**{_identify_dataset(e): e for e in run.datasets}, **new}.values()),
+            ),
+        )
 
     def _note_model(self, params: Params) -> Answer:
         """As MLflow 2's server does: one tag has all models of a run."""
-        with refusing("Run", str(params.get("run_id"))), self._store.transaction():
-            run = self._store.read_id(Run, str(params.get("run_id", "")))
-            known = json.loads(run.tags.get(_HISTORY, "[]"))
-            models = [*known, json.loads(params.get("model_json") or "{}")]
-            tags = {**run.tags, _HISTORY: json.dumps(models)}
-            self._store.change(Run, run.name, lambda old: replace(old, tags=tags))
-        return {}
+        try:
+            model = json.loads(params.get("model_json") or "{}")
+        except ValueError as error:
+            raise invalid(f"model_json is not JSON: {error}") from error
+
+        def note(run: Run) -> Run:
+            models = [*json.loads(run.tags.get(_HISTORY, "[]")), model]
+            return replace(run, tags={**run.tags, _HISTORY: json.dumps(models)})
+
+        return self._change_run(params, note)
 
     def _answer(self, model: LoggedModel) -> Answer:
         info = {
@@ -136,4 +181,35 @@ class LoggedModelOperations:
             "source_run_id": model.run,
             "tags": show_pairs(model.tags),
         }
-        return {"model": {"info": info, "data": {"params": show_pairs(model.parameters)}}}
+        data = {"params": show_pairs(model.parameters), "metrics": list(model.metrics)}
+        return {"model": {"info": info, "data": data}}
+
+
+def _identify(metric: Params) -> tuple[object, ...]:
+    return tuple(metric.get(key) for key in ("key", "dataset_name", "dataset_digest"))
+
+
+def _identify_dataset(given: Params) -> tuple[str, str]:
+    """Raises ApiFault: it is not a data set."""
+    dataset = given.get("dataset")
+    if not isinstance(dataset, dict):
+        raise invalid("Missing value for required parameter 'dataset'")
+    return require(dataset, "name"), require(dataset, "digest")
+
+
+def _make_facts(model: LoggedModel) -> Facts:
+    """What filters and orders name."""
+    return {
+        "attributes": {
+            "name": model.title,
+            "model_id": model.name,
+            "model_type": model.type,
+            "status": model.status,
+            "source_run_id": model.run,
+            **dict.fromkeys(("creation_timestamp", "creation_time"), model.created * 1000),
+            "last_updated_timestamp": model.modified * 1000,
+        },
+        "metrics": {str(each["key"]): float(each["value"]) for each in model.metrics},
+        "params": model.parameters,
+        "tags": model.tags,
+    }

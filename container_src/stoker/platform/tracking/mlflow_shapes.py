@@ -10,6 +10,7 @@ from stoker.platform.model.faults import ApiFault
 from stoker.platform.tracking.tracked import Answer, Params
 from stoker.tracking.memberships import DEFAULT_EXPERIMENT, Memberships
 from stoker.tracking.records import Experiment, Run, RunStatus
+from stoker.tracking.run_filter import Facts
 from stoker.tracking.series import MOST_STEP, Point, Summary
 
 STATUSES: Mapping[str, RunStatus] = {
@@ -26,6 +27,8 @@ _SHOWN = {
     "Failed": "FAILED",
     "Stopped": "KILLED",
 }
+_USER_TAG = "mlflow.user"
+_CONTEXT_TAG = "mlflow.data.context"
 
 
 def show_experiment(experiment: Experiment) -> Answer:
@@ -69,10 +72,10 @@ class RunView:
             "run_uuid": run.id,
             "run_name": title,
             "experiment_id": experiment.id,
-            "user_id": "",
+            "user_id": run.tags.get(_USER_TAG, ""),
             "status": _SHOWN.get(run.status or "InProgress", "RUNNING"),
             "start_time": round((run.started or run.created) * 1000),
-            "artifact_uri": f"{experiment.artifact_uri}/{run.id}/artifacts",
+            "artifact_uri": self._artifacts_of(run),
             "lifecycle_stage": "deleted" if run.is_deleted else "active",
         }
         if run.ended is not None:
@@ -82,26 +85,48 @@ class RunView:
             "params": show_pairs({k: show_parameter(v) for k, v in run.parameters.items()}),
             "tags": show_pairs(self._tags(run, title)),
         }
-        return {"info": info, "data": data, "inputs": {}, "outputs": {}}
+        inputs = {"dataset_inputs": list(run.datasets)}
+        return {
+            "info": info,
+            "data": data,
+            "inputs": inputs,
+            "outputs": {"model_outputs": list(run.models)},
+        }
 
-    def facts(self, run: Run) -> dict[str, dict[str, float | str | None]]:
+    def facts(self, run: Run) -> Facts:
         """What filters and sort criteria name."""
         title = run.title or run.name
         attributes: dict[str, float | str | None] = {
-            **dict.fromkeys(("run_name", "Run name", "run name", "name"), title),
+            **dict.fromkeys(("run_name", "Run Name", "Run name", "run name", "name"), title),
             "run_id": run.id,
             "status": _SHOWN.get(run.status or "InProgress", "RUNNING"),
             **dict.fromkeys(
                 ("start_time", "Created", "created"), (run.started or run.created) * 1000
             ),
             "end_time": None if run.ended is None else run.ended * 1000,
+            "user_id": run.tags.get(_USER_TAG, ""),
+            "artifact_uri": self._artifacts_of(run),
         }
+        datasets = [each["dataset"] for each in run.datasets]
         return {
             "attributes": attributes,
+            "datasets": {
+                "name": tuple(str(each.get("name", "")) for each in datasets),
+                "digest": tuple(str(each.get("digest", "")) for each in datasets),
+                "context": tuple(
+                    str(tag.get("value", ""))
+                    for each in run.datasets
+                    for tag in each.get("tags", ())
+                    if tag.get("key") == _CONTEXT_TAG
+                ),
+            },
             "metrics": {s.name: s.last.value for s in self._of(run)},
             "params": {key: show_parameter(value) for key, value in run.parameters.items()},
             "tags": {**self._tags(run, title)},
         }
+
+    def _artifacts_of(self, run: Run) -> str:
+        return f"{self.experiment_of(run).artifact_uri}/{run.id}/artifacts"
 
     def _of(self, run: Run) -> list[Summary]:
         return self._summaries.get(run.name.lower(), [])
