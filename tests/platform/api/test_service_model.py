@@ -116,6 +116,13 @@ def test_unknown_members_and_nulls_are_left_out():
     assert require_valid("sagemaker", "CreateTrainingJob", request) == make_request()
 
 
+def test_a_message_of_several_lines_is_any_text():
+    """SDK v2 ends a run whose job failed with the job's whole reason."""
+    status = {"PrimaryStatus": "Failed", "Message": "KeyError: 'x'\n  File train.py, line 3"}
+    request = {"TrialComponentName": "run", "Status": status}
+    assert require_valid("sagemaker", "UpdateTrialComponent", request) == request
+
+
 def test_logs_has_its_own_name_for_it():
     with pytest.raises(ApiFault) as caught:
         require_valid("logs", "GetLogEvents", {"logGroupName": "*", "logStreamName": "x"})

@@ -291,8 +291,9 @@ def _pattern(java: str) -> re.Pattern[str] | None:
     """A pattern of the model for Python; None where it says what `re` cannot: all is accepted."""
     for theirs, ours in _JAVA_CLASSES.items():
         java = java.replace(theirs, ours)
+    # `.*` stands for any text: SDK v2 sends the whole reason of a failed job as a run's message.
     try:
-        return re.compile(java)
+        return re.compile(java, re.DOTALL if java == ".*" else 0)
     except re.error:
         return None
 
