@@ -35,7 +35,9 @@ def make_constraints(protected: Sequence[str], installed: Mapping[str, str]) -> 
         if not entry:
             continue
         if not re.fullmatch(r"[\w.*-]+", entry):
-            lines.append(entry)
+            specifier, _, needed = entry.partition(" if ")
+            if not needed or normalized(needed) in installed:
+                lines.append(specifier)
             continue
         names = sorted(name for name in installed if fnmatchcase(name, normalized(entry)))
         lines += [f"{name}=={installed[name]}" for name in names]

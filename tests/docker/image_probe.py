@@ -150,7 +150,7 @@ def main():
         "pip_other_torch": run_pip("torch==2.10.0"),
         "pip_smdebug": run_pip("smdebug"),
         "pip_same_smdebug": run_pip("smdebug==1.0.34"),
-        "pip_old_protobuf": run_pip("smdebug==1.0.34", "protobuf==3.20.3"),
+        "pip_old_protobuf": run_pip("protobuf==4.25.9"),
     }
     imports = IMPORTS + (TORCH_IMPORTS if HAS_TORCH else TENSORFLOW_IMPORTS)
     answers["imports"] = last_json(run(sys.executable, "-c", imports))

@@ -115,12 +115,14 @@ def test_the_dockerfile_builds_on_old_engines_without_a_registry():
 
 def test_bare_names_and_patterns_are_held_and_specifiers_copied():
     protected = ["# comment", "torch", "nvidia-*", "torchaudio", "", "protobuf>=6,<8  # why"]
+    protected += ["numpy>=2 if torch", "keras>=3 if tensorflow-cpu"]
     installed = {"torch": "2.13.0+cpu", "nvidia-nccl-cu13": "2.29", "nvidia-nvtx": "13.0"}
     assert constraints.make_constraints(protected, installed) == [
         "torch==2.13.0+cpu",
         "nvidia-nccl-cu13==2.29",
         "nvidia-nvtx==13.0",
         "protobuf>=6,<8",
+        "numpy>=2",
     ]
 
 

@@ -51,6 +51,10 @@ RECORDED = {
     "`.keras` files and legacy H5 format files (`.h5` extension).": "TFSMLayer",
     "ModuleNotFoundError: No module named 'torchtext'": "ended with torch 2.3",
     "ModuleNotFoundError: No module named 'smdistributed'": "torch_distributed",
+    "ModuleNotFoundError: No module named 'sagemaker.session'": "'sagemaker<3'",
+    "ModuleNotFoundError: No module named 'sagemaker.train.model_trainer'": "'sagemaker>=3'",
+    "ImportError: cannot import name 'runtime_version' from 'google.protobuf' (/opt/venv/lib/"
+    "python3.11/site-packages/google/protobuf/__init__.py)": "older protobuf",
     "ModuleNotFoundError: No module named 'pkg_resources'": "setuptools<82",
     "ModuleNotFoundError: No module named 'hydra'": "add hydra-core to",
     "RuntimeError: operator torchvision::nms does not exist": "CPU build of torchvision",
@@ -137,6 +141,11 @@ The conflict is caused by:
     fastai 2.7.10 depends on torch<1.14 and >=1.7
     The user requested (constraint) torch==2.13.0+cpu
 """
+RANGE = """
+The conflict is caused by:
+    mlflow 2.13.2 depends on protobuf<5 and >=3.12.0
+    The user requested (constraint) protobuf<8,>=6.31.1
+"""
 UNFINDABLE = """
 ERROR: Could not find a version that satisfies the requirement smdebug==0.5.0 (from versions: none)
 ERROR: No matching distribution found for smdebug==0.5.0
@@ -156,12 +165,13 @@ CERTIFICATE_VERIFY_FAILED] certificate verify failed'))': /simple/einops/
     [
         (CONFLICT, "delete the line of torch from requirements.txt: the image has torch 2.13.0"),
         (UNFINDABLE, "delete the line of smdebug from requirements.txt: the image has smdebug 1."),
-        (DEPENDENT, "does not go with torch 2.13.0+cpu"),
+        (DEPENDENT, "fastai 2.7.10 does not go with torch 2.13.0+cpu"),
+        (RANGE, "mlflow 2.13.2 does not go with protobuf <8,>=6.31.1"),
         (BACKTRACKED, "older versions of datasets"),
         (CERTIFICATE, "PIP_CERT"),
         ("ERROR: no such option: --foo", ""),
     ],
-    ids=["pin", "unfindable pin", "dependent", "backtracked", "certificate", "other"],
+    ids=["pin", "unfindable pin", "dependent", "range", "backtracked", "certificate", "other"],
 )
 def test_a_pip_that_failed_gets_the_right_fix(said, fix):
     found = find_install_fix(said, CONSTRAINTS)

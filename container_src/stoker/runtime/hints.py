@@ -70,6 +70,11 @@ _HINTS: tuple[tuple[str, str], ...] = (
         f"(in requirements.txt: {_CPU_INDEX}), or use the CUDA image (stoker:cuda)",
     ),
     (
+        r"cannot import name 'runtime_version' from 'google\.protobuf'",
+        "a package in requirements.txt brought an older protobuf than TensorBoard works with: "
+        "take a newer version of that package (mlflow: 3), or add protobuf>=6.31.1",
+    ),
+    (
         r"Invalid filepath extension for saving",
         "Keras 3 saves to a file: model.save('…/model.keras'). The SavedModel folder that "
         "TensorFlow Serving reads is made by model.export('/opt/ml/model/1')",
@@ -122,8 +127,9 @@ _OF_THE_IMAGE = (
     *("torch", "torchvision", "tensorflow"),
     *("tensorboard", "smdebug", "sagemaker_training", "boto3"),
 )
+_SDK_3 = ("ai_registry", "core", "mlops", "train")
 _NONE_AS_PATH = re.compile(r"TypeError: .*NoneType")
-_PINNED = re.compile(r"The user requested \(constraint\) ([\w.-]+)==(\S+)")
+_PINNED = re.compile(r"The user requested \(constraint\) ([\w.-]+)(?:==|(?=[<>]))(\S+)")
 _UNFINDABLE = re.compile(r"satisfies the requirement ([\w.-]+)")
 _BACKTRACKED = re.compile(r"pip is looking at multiple versions of ([\w.-]+)")
 _MISSING_CHANNEL = re.compile(r"SM_CHANNEL_([A-Z0-9_.\-]+)")
@@ -151,8 +157,11 @@ def find_hint(
         is_image: False where a process of the user's machine plays the container.
     """
     if module := _MISSING_MODULE.search(text):
-        if "." in module[1]:
-            return f"{module[1].split('.')[0]} has no such part in the version of this image"
+        package, _, part = module[1].partition(".")
+        if package == "sagemaker" and part:
+            return _other_sdk(part)
+        if part:
+            return f"{package} has no such part in the version of this image"
         name = _PACKAGES.get(module[1], module[1])
         if not is_image and module[1] in _OF_THE_IMAGE:
             return (
@@ -178,6 +187,15 @@ def find_hint(
     return _OOM if out_of_memory else ""
 
 
+def _other_sdk(part: str) -> str:
+    """The SDK's two versions share a name and hardly a module."""
+    wanted, pin = (3, "sagemaker>=3") if part.split(".")[0] in _SDK_3 else (2, "sagemaker<3")
+    return (
+        f"sagemaker.{part} is in version {wanted} of the SageMaker SDK: install '{pin}' in the "
+        "job (requirements.txt, or where the script calls pip)"
+    )
+
+
 def _no_channel(variable: str, channels: Sequence[str]) -> str:
     return (
         f"the job has no channel {variable.lower()!r}, but: {', '.join(channels) or 'none'}; "
@@ -200,9 +218,10 @@ def find_install_fix(said: str, constraints: str) -> str:
                 f"delete the line of {name} from requirements.txt: the image has {name} {version}"
                 " (STOKER_UNPROTECTED=1 would replace it)"
             )
+        asking = re.search(rf"^\s+(\S+ \S+) depends on {re.escape(name)}\b", said, re.MULTILINE)
         return (
-            f"a requirement does not go with {name} {version}, which the image has: take another "
-            "version of it"
+            f"{asking[1] if asking else 'a requirement'} does not go with {name} {version}, which "
+            "the image has: take another version of it"
         )
     if advice := next((a for p, a in _HINTS if re.search(p, said, re.IGNORECASE)), ""):
         return advice
