@@ -3,8 +3,9 @@
 Usage: python benchmarks/upload.py [--rounds 3] [--files 2000] [--megabytes 2000] [--json]
 
 Both send the same files to the S3 of a local platform, in processes of their own, and take turns;
-the figures are medians. In the second row everything is there already. Each round has a bucket and
-a memory of its own: ours also reads and hashes every file.
+the figures are medians. "Nothing to do": everything is there already. The small files are as many
+of 20 kB: what a file costs, whatever is in it. Each round has a bucket and a memory of its own:
+ours also reads and hashes every file.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from figures import CannotMeasure, Figure, run, say
 
 GOAL_SEND, GOAL_NOTHING = 0.8, 0.2
+_SMALL_BYTES = 20_000
 _OURS = """
 import sys
 from pathlib import Path
@@ -50,42 +52,46 @@ def measure(args: argparse.Namespace) -> list[Figure]:
     """A first upload, and one with nothing to do."""
     if shutil.which("aws") is None:
         raise CannotMeasure("the AWS CLI is not installed: pip install awscli")
-    times: dict[str, list[float]] = {"ours": [], "peer": [], "ours again": [], "peer again": []}
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        _make_files(work / "data", args.files, args.megabytes * 10**6 // args.files)
-        for number in range(args.rounds):
-            s3 = work / f"s3-{number}"
-            for bucket in ("ours", "peer"):
-                (s3 / bucket).mkdir(parents=True)
-            with _running_s3(s3) as environ:
-                ours = [sys.executable, "-c", _OURS, str(work / "data"), "ours"]
-                ours.append(str(work / f"memory-{number}"))
-                sync = [
-                    "aws",
-                    "s3",
-                    "sync",
-                    str(work / "data"),
-                    "s3://peer/",
-                    "--only-show-errors",
-                ]
-                for suffix in ("", " again"):
-                    for who, command in _in_turn({"ours": ours, "peer": sync}, number):
-                        times[who + suffix].append(_time(command, environ))
-                        say(f"round {number + 1}, {who}{suffix}: {times[who + suffix][-1]:.2f} s")
-            shutil.rmtree(s3)
-    medians = {who: statistics.median(each) for who, each in times.items()}
-    size = f"{args.megabytes / 1000:g} GB in {args.files} files"
+        sizes = {"large": args.megabytes * 10**6 // args.files, "small": _SMALL_BYTES}
+        times = {}
+        for kind, size_bytes in sizes.items():
+            _make_files(work / kind, args.files, size_bytes)
+            times[kind] = _measure_folder(work, kind, args.rounds)
+            shutil.rmtree(work / kind)
+    total = f"{args.megabytes / 1000:g} GB in {args.files} files"
+    small = f"{args.files * _SMALL_BYTES / 10**6:g} MB in {args.files} files"
     return [
-        Figure(name=size, ours=medians["ours"], peer=medians["peer"], unit="s", goal=GOAL_SEND),
-        Figure(
-            name="nothing to do",
-            ours=medians["ours again"],
-            peer=medians["peer again"],
-            unit="s",
-            goal=GOAL_NOTHING,
-        ),
+        _figure(total, times["large"], "", GOAL_SEND),
+        _figure(small, times["small"], "", GOAL_SEND),
+        _figure("nothing to do", times["large"], " again", GOAL_NOTHING),
     ]
+
+
+def _figure(name: str, times: dict[str, list[float]], suffix: str, goal: float) -> Figure:
+    ours, peer = (statistics.median(times[who + suffix]) for who in ("ours", "peer"))
+    return Figure(name=name, ours=ours, peer=peer, unit="s", goal=goal)
+
+
+def _measure_folder(work: Path, kind: str, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each command; those with " again" had nothing to send."""
+    data = str(work / kind)
+    times: dict[str, list[float]] = {"ours": [], "peer": [], "ours again": [], "peer again": []}
+    for number in range(rounds):
+        s3 = work / f"s3-{number}"
+        for bucket in ("ours", "peer"):
+            (s3 / bucket).mkdir(parents=True)
+        with _running_s3(s3) as environ:
+            memory = str(work / f"memory-{kind}-{number}")
+            ours = [sys.executable, "-c", _OURS, data, "ours", memory]
+            sync = ["aws", "s3", "sync", data, "s3://peer/", "--only-show-errors"]
+            for suffix in ("", " again"):
+                for who, command in _in_turn({"ours": ours, "peer": sync}, number):
+                    times[who + suffix].append(_time(command, environ))
+                    say(f"{kind} files, {who}{suffix}: {times[who + suffix][-1]:.2f} s")
+        shutil.rmtree(s3)
+    return times
 
 
 def _in_turn(commands: dict[str, list[str]], number: int) -> list[tuple[str, list[str]]]:

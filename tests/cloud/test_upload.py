@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -65,6 +68,44 @@ def test_every_byte_arrives_and_the_second_time_nothing_is_sent(bucket, data, tm
     assert sent.sent_files == len(folder.files)
     again = send_folder(read_folder(data, memory=memory), bucket, prefix="team/")
     assert (again.sent_files, again.copied_files, again.uri) == (0, 0, sent.uri)
+
+
+ASK = """
+import sys
+from pathlib import Path
+from stoker.cloud.account import Account
+from stoker.cloud.upload.bucket import Bucket
+from stoker.cloud.upload.channel import send_folder
+from stoker.cloud.upload.folder import read_folder
+sent = send_folder(read_folder(Path(sys.argv[1])), Bucket(Account(), "mine"))
+print(sent.sent_files, "botocore" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_plain"),
+    [
+        ("", True),
+        ("credential_process = {process}", False),
+        ("s3 =\n  use_accelerate_endpoint = 0", False),
+    ],
+)
+def test_what_is_there_is_seen_without_botocore_if_the_settings_are_plain(
+    bucket, data, tmp_path, monkeypatch, settings, is_plain
+):
+    process = tmp_path / "process"
+    made = {"Version": 1, "AccessKeyId": "key", "SecretAccessKey": "secret"}
+    process.write_text(f"#!/bin/sh\necho '{json.dumps(made)}'\n")
+    process.chmod(0o755)
+    config = tmp_path / "config"
+    config.write_text(f"[default]\n{settings.format(process=process)}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    if "process" in settings:
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    for wanted in (f"{len(read_folder(data).files)} True", f"0 {not is_plain}"):
+        done = subprocess.run([sys.executable, "-c", ASK, data], capture_output=True, text=True)
+        assert (done.stdout.strip(), done.stderr) == (wanted, "")
 
 
 def test_a_fresh_clone_with_other_times_has_the_same_place(data, tmp_path):

@@ -7,7 +7,6 @@ needs to start. The answers are the service's own JSON, with times as boto3 give
 from __future__ import annotations
 
 import hashlib
-import hmac
 import http.client
 import json
 import re
@@ -20,6 +19,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from stoker.errors import HostError
+from stoker.machine.signature import PAYLOAD_HASH, Keys, sign
 from stoker.platform.model.root import REGION, Credentials
 
 _TARGETS = {
@@ -48,7 +48,7 @@ class Connection:
 
     def __init__(self, endpoint: str, credentials: Credentials) -> None:
         self._address = urlsplit(endpoint).netloc
-        self._credentials = credentials
+        self._keys = Keys(access_key=credentials.access_key, secret_key=credentials.secret_key)
         self._local = threading.local()
 
     def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Connection:
         headers = {
             "Content-Type": "application/x-amz-json-1.1",
             "X-Amz-Target": f"{_TARGETS[service]}.{operation}",
-            "X-Amz-Content-Sha256": hashlib.sha256(body).hexdigest(),
+            PAYLOAD_HASH: hashlib.sha256(body).hexdigest(),
         }
         signed = self._sign(service, "POST", "/", headers)
         status, answer = self._request("POST", "/", signed, body)
@@ -85,7 +85,7 @@ class Connection:
     def has_object(self, bucket: str, key: str) -> bool:
         """Whether there is such an object."""
         path = _make_path(bucket, key)
-        headers = {"X-Amz-Content-Sha256": hashlib.sha256(b"").hexdigest()}
+        headers = {PAYLOAD_HASH: hashlib.sha256(b"").hexdigest()}
         status, _ = self._request("HEAD", path, self._sign("s3", "HEAD", path, headers), None)
         return status == http.HTTPStatus.OK
 
@@ -100,7 +100,7 @@ class Connection:
         """
         path = _make_path(bucket, key)
         headers = {
-            "X-Amz-Content-Sha256": "UNSIGNED-PAYLOAD",
+            PAYLOAD_HASH: "UNSIGNED-PAYLOAD",
             "Content-Length": str(file.stat().st_size),
         }
         signed = self._sign("s3", "PUT", path, headers)
@@ -144,30 +144,12 @@ class Connection:
     def _sign(
         self, service: str, method: str, path: str, headers: Mapping[str, str]
     ) -> dict[str, str]:
-        """With signature version 4, as any client of AWS does."""
-        now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        all_headers = {**headers, "Host": self._address, "X-Amz-Date": now}
-        signed = {
-            name.lower(): text
-            for name, text in all_headers.items()
-            if name == "Host" or name.startswith("X-Amz-")
-        }
-        names = ";".join(sorted(signed))
-        lines = [f"{name}:{signed[name]}\n" for name in sorted(signed)]
-        canonical = [method, path, "", "".join(lines), names, headers["X-Amz-Content-Sha256"]]
-        scope = f"{now[:8]}/{REGION}/{service}/aws4_request"
-        digest = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
-        key = f"AWS4{self._credentials.secret_key}".encode()
-        for part in scope.split("/"):
-            key = hmac.digest(key, part.encode(), "sha256")
-        text = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{digest}"
-        signature = hmac.digest(key, text.encode(), "sha256").hex()
-        credential = f"{self._credentials.access_key}/{scope}"
-        authorization = (
-            f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, "
-            f"Signature={signature}"
+        return sign(
+            *(method, self._address, path, headers),
+            keys=self._keys,
+            service=service,
+            region=REGION,
         )
-        return {**all_headers, "Authorization": authorization}
 
 
 def _make_path(bucket: str, key: str) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import configparser
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from stoker.cloud.sdk_config import read_sdk_config
 from stoker.cloud.settings import CloudSettings, InstanceGroup, merge_sdk_config, require_sense
+from stoker.machine.aws_settings import read_region
 from stoker.machine.environment import read_environment
 from stoker.machine.failures import UsageRefused
 from stoker.machine.units import read_seconds
@@ -48,22 +46,6 @@ def read_settings(args: argparse.Namespace) -> CloudSettings:
     settings = merge_sdk_config(given, read_sdk_config(environ))
     require_sense(settings)
     return replace(settings, region=settings.region or read_region(environ))
-
-
-def read_region(environ: Mapping[str, str]) -> str | None:
-    """The region as AWS's tools find it, without loading any of them."""
-    named = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
-    if named:
-        return named
-    profile = environ.get("AWS_PROFILE") or environ.get("AWS_DEFAULT_PROFILE") or "default"
-    file = Path(environ.get("AWS_CONFIG_FILE") or Path.home() / ".aws/config").expanduser()
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read(file)
-        section = profile if profile == "default" else f"profile {profile}"
-        return parser.get(section, "region", fallback=None)
-    except (configparser.Error, OSError, UnicodeDecodeError):
-        return None  # boto3 will say what is wrong with it
 
 
 def _seconds(text: str | None) -> int | None:

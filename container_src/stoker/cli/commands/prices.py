@@ -16,6 +16,7 @@ from typing import TextIO
 
 from stoker.cost.offer_file import ADDRESS, read_offer_file
 from stoker.cost.price import Price, read_prices, updated_table, write_prices
+from stoker.machine.aws_settings import read_region
 from stoker.machine.environment import read_environment
 from stoker.machine.failures import StorageFailed, UsageRefused
 from stoker.machine.terminal import make_table
@@ -49,7 +50,7 @@ def run_ls(args: argparse.Namespace) -> int:
 
 def run_update(args: argparse.Namespace) -> int:
     """Read AWS's price list into the user's table."""
-    region = args.region or _configured_region()
+    region = args.region or read_region(read_environment())
     source = args.source or ADDRESS.format(region=_need(region))
     with _open(source) as lines:
         prices = list(read_offer_file(lines, name=source, region=region or ""))
@@ -91,11 +92,6 @@ def _open(source: str) -> Iterator[TextIO]:
             f"{source} cannot be read: {error}",
             fix="download it on another machine, then: stoker prices update FILE",
         ) from error
-
-
-def _configured_region() -> str | None:
-    environ = read_environment()
-    return environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
 
 
 def _need(region: str | None) -> str:

@@ -8,27 +8,35 @@ checksums of each file. Large files are sent in parts by boto3.
 from __future__ import annotations
 
 import hashlib
+import http.client
 import random
 import re
+import socket
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from stoker.cloud.account import Account
 from stoker.cloud.refusals import ConnectionLost, Refusal, explain
 from stoker.cloud.upload.folder import FolderFile, make_stamp
 from stoker.errors import HostError
+from stoker.machine.aws import aws_errors
+from stoker.machine.aws_settings import find_plain_keys
 from stoker.machine.environment import read_environment
 from stoker.machine.failures import StorageFailed
+from stoker.machine.signature import PAYLOAD_HASH, Keys, sign
 
 THREADS = 8
 _LARGE_BYTES = 64 * 1024 * 1024
 _TRIES = 6
 _LONGEST_PAUSE_SECONDS = 20.0
+_QUICK_SECONDS = 10.0
 _NOTHING = hashlib.sha256(b"").hexdigest()
 
 
@@ -36,29 +44,27 @@ class Bucket:
     """One bucket of an account; safe in threads."""
 
     def __init__(self, account: Account, name: str) -> None:
-        import botocore.auth
-        import botocore.awsrequest
-        import botocore.exceptions
+        self._account = account
+        self.name = name
+
+    @cached_property
+    def _client(self) -> Any:  # noqa: ANN401 - botocore publishes no types
+        return self._account.client("s3")
+
+    @cached_property
+    def _http(self) -> Any:  # noqa: ANN401 - as above
+        """Connections of small files; botocore's, which know proxies and certificates."""
         import botocore.httpsession
         from botocore.utils import get_environ_proxies
 
-        self._account = account
-        self.name = name
-        settings = account.session._session.get_config_variable
-        url = _guess_address(name, account.region)
-        self._http = botocore.httpsession.URLLib3Session(
-            verify=settings("ca_bundle") or True,
+        bundle = self._account.session.get_config_variable("ca_bundle")
+        return botocore.httpsession.URLLib3Session(
+            verify=bundle or read_environment().get("REQUESTS_CA_BUNDLE") or True,
             max_pool_connections=THREADS,
-            proxies=get_environ_proxies(url),
+            proxies=get_environ_proxies(self._base),
+            # Else the body of each small file waits 40 ms for the receipt of its headers.
+            socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         )
-        self._make_request = botocore.awsrequest.AWSRequest
-        self._errors = botocore.exceptions.BotoCoreError
-        self._signer = _make_signer(botocore.auth.S3SigV4Auth)
-        self._guessed = url
-
-    @cached_property
-    def _client(self) -> Any:  # noqa: ANN401 - boto3 publishes no types
-        return self._account.client("s3")
 
     @cached_property
     def _base(self) -> str:
@@ -94,7 +100,13 @@ class Bucket:
 
     def put_file(self, key: str, file: Path, *, on_bytes: Callable[[int], object]) -> None:
         """A file of Stoker's own, in parts if it is large."""
-        self._upload_in_parts(key, file, on_bytes)
+        size_bytes = file.stat().st_size
+        if size_bytes >= _LARGE_BYTES:
+            self._upload_in_parts(key, file, on_bytes)
+        else:
+            content = file.read_bytes()
+            self._account.call("s3", "PutObject", Bucket=self.name, Key=key, Body=content)
+            on_bytes(size_bytes)
 
     def put(self, key: str, file: FolderFile, *, on_bytes: Callable[[int], object]) -> None:
         """A file of the user's folder.
@@ -112,15 +124,16 @@ class Bucket:
 
     def _upload_in_parts(self, key: str, file: Path, on_bytes: Callable[[int], object]) -> None:
         import boto3.exceptions
-        from boto3.s3.transfer import TransferConfig
+        from boto3.s3.transfer import S3Transfer, TransferConfig
 
         config = TransferConfig(multipart_threshold=_LARGE_BYTES, max_concurrency=4)
         try:
-            self._client.upload_file(str(file), self.name, key, Callback=on_bytes, Config=config)
+            with S3Transfer(self._client, config) as transfer:
+                transfer.upload_file(str(file), self.name, key, callback=on_bytes)
         except boto3.exceptions.S3UploadFailedError as error:
             code = re.search(r"\((\w+)\) when calling", str(error))
             raise explain(self._refusal(code[1] if code else "", str(error))) from error
-        except self._errors as error:
+        except aws_errors() as error:
             raise explain(self._refusal(type(error).__name__, str(error))) from error
 
     def _send_signed(self, key: str, file: FolderFile) -> None:
@@ -130,7 +143,7 @@ class Bucket:
         for attempt in range(1, _TRIES + 1):
             try:
                 status, body = self._send_once(key, content, file.sha256)
-            except self._errors as error:
+            except aws_errors() as error:
                 refusal = self._refusal(type(error).__name__, str(error))
             else:
                 if status == HTTPStatus.OK:
@@ -144,31 +157,46 @@ class Bucket:
             time.sleep(min(_LONGEST_PAUSE_SECONDS, 2**attempt / 4) * random.uniform(0.5, 1))  # noqa: S311 - not a secret
 
     def _is_seen(self, key: str) -> bool:
-        """Ask without boto3's client, which takes longer to make than everything else.
+        """Ask without botocore, which takes longer to load than everything else here.
 
         False may mean anything: then the client is asked.
         """
-        try:
-            status, _ = self._request("HEAD", self._guessed, key, b"", _NOTHING)
-        except self._errors:
+        environ = read_environment()
+        keys = find_plain_keys(environ)
+        if keys is None:
             return False
-        return status == HTTPStatus.OK
+        url = urlsplit(f"{_guess_address(self.name, self._account.region, environ)}/{_quote(key)}")
+        headers = self._sign("HEAD", url.netloc, url.path, _NOTHING, keys)
+        with (
+            suppress(OSError, http.client.HTTPException, ValueError),
+            closing(_make_connection(url, environ)) as connection,
+        ):
+            connection.request("HEAD", url.path, headers=headers)
+            return connection.getresponse().status == HTTPStatus.OK
+        return False
 
     def _send_once(self, key: str, content: bytes, sha256: str) -> tuple[int, bytes]:
-        return self._request("PUT", self._base, key, content, sha256)
+        import botocore.awsrequest
+        import botocore.exceptions
 
-    def _request(
-        self, method: str, base: str, key: str, content: bytes, sha256: str
-    ) -> tuple[int, bytes]:
-        url = f"{base}/{quote(key, safe='/~')}"
-        request = self._make_request(method=method, url=url, data=content)
         credentials = self._account.session.get_credentials()
         if credentials is None:
-            return HTTPStatus.UNAUTHORIZED, b""
-        keys = credentials.get_frozen_credentials()
-        self._signer(keys, "s3", self._account.region, sha256).add_auth(request)
+            raise botocore.exceptions.NoCredentialsError
+        frozen = credentials.get_frozen_credentials()
+        keys = Keys(
+            access_key=frozen.access_key, secret_key=frozen.secret_key, token=frozen.token or ""
+        )
+        url = urlsplit(f"{self._base}/{_quote(key)}")
+        headers = self._sign("PUT", url.netloc, url.path, sha256, keys)
+        request = botocore.awsrequest.AWSRequest("PUT", url.geturl(), headers, content)
         answer = self._http.send(request.prepare())
         return answer.status_code, answer.content
+
+    def _sign(self, method: str, host: str, path: str, sha256: str, keys: Keys) -> dict[str, str]:
+        region = self._account.region
+        return sign(
+            method, host, path, {PAYLOAD_HASH: sha256}, keys=keys, service="s3", region=region
+        )
 
     def _refusal(self, code: str, message: str) -> Refusal:
         return Refusal(
@@ -180,27 +208,27 @@ class Bucket:
         )
 
 
-def _make_signer(base: Any) -> Any:  # noqa: ANN401 - botocore publishes no types
-    class KnownHash(base):  # type: ignore[misc]
-        """Signature version 4 of S3 with a payload hash that the caller knows."""
-
-        def __init__(self, keys: Any, service: str, region: str, sha256: str) -> None:  # noqa: ANN401 - as above
-            super().__init__(keys, service, region)
-            self._sha256 = sha256
-
-        def payload(self, _request: Any) -> str:  # noqa: ANN401 - as above
-            return self._sha256
-
-    return KnownHash
-
-
-def _guess_address(bucket: str, region: str) -> str:
+def _guess_address(bucket: str, region: str, environ: Mapping[str, str]) -> str:
     """Where the bucket most likely is, without the service's rules for endpoints."""
-    environ = read_environment()
     endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     if endpoint:
         return f"{endpoint.rstrip('/')}/{bucket}"
     return f"https://{bucket}.s3.{region}.amazonaws.com"
+
+
+def _make_connection(url: SplitResult, environ: Mapping[str, str]) -> http.client.HTTPConnection:
+    if url.scheme == "http":
+        return http.client.HTTPConnection(url.netloc, timeout=_QUICK_SECONDS)
+    bundle = environ.get("AWS_CA_BUNDLE") or environ.get("REQUESTS_CA_BUNDLE")
+    is_folder = bool(bundle) and Path(bundle or "").is_dir()
+    context = ssl.create_default_context(
+        cafile=None if is_folder else bundle, capath=bundle if is_folder else None
+    )
+    return http.client.HTTPSConnection(url.netloc, timeout=_QUICK_SECONDS, context=context)
+
+
+def _quote(key: str) -> str:
+    return quote(key, safe="/~")
 
 
 def _read_error(status: int, body: bytes) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,13 +30,18 @@ _VERSION = 1
 class FolderFile:
     """One file."""
 
+    folder: Path
     name: str
     """Relative to the folder, with '/'."""
-    path: Path
     size_bytes: int
     stamp: tuple[int, int, int]
     """Size, modification time and inode: equal while the file is the same."""
     sha256: str
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.folder / self.name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +61,7 @@ class Folder:
 
 def measure_folder(path: Path) -> tuple[int, int]:
     """How many files a folder has, and their bytes; nothing is read."""
-    sizes = [status.st_size for _, _, status in _walk(path)]
+    sizes = [status.st_size for _, status in _walk(path)]
     return len(sizes), sum(sizes)
 
 
@@ -78,18 +84,18 @@ def read_folder(
     known = _read_memory(remembered)
     began_ns = time.time_ns()
 
-    def hashed(entry: tuple[str, Path, os.stat_result]) -> FolderFile:
-        name, file, status = entry
+    def hashed(entry: tuple[str, os.stat_result]) -> FolderFile:
+        name, status = entry
         stamp = make_stamp(status)
-        sha256 = known.get(name, {}).get(stamp) or _hash(file)
+        sha256 = known.get(name, {}).get(stamp) or _hash(path / name)
         on_bytes(status.st_size)
         return FolderFile(
-            name=name, path=file, size_bytes=status.st_size, stamp=stamp, sha256=sha256
+            folder=path, name=name, size_bytes=status.st_size, stamp=stamp, sha256=sha256
         )
 
     try:
         entries = sorted(_walk(path), key=lambda entry: entry[0])
-        if all(make_stamp(status) in known.get(name, {}) for name, _, status in entries):
+        if all(make_stamp(status) in known.get(name, {}) for name, status in entries):
             files = [hashed(entry) for entry in entries]
         else:
             with ThreadPoolExecutor(_THREADS) as threads:
@@ -117,30 +123,30 @@ def _hash(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _walk(folder: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
-    """Names, paths and states; links are followed, as the container would see them."""
+def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Names and states; links are followed, as the container would see them."""
     for base, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
-        if Path(base).is_symlink() and folder.resolve().is_relative_to(Path(base).resolve()):
+        if os.path.islink(base) and folder.resolve().is_relative_to(Path(base).resolve()):
             folders.clear()  # a link to a folder above: it would never end
             continue
+        # Plain strings: a Path for each of many thousand files takes longer than all the rest.
+        inside = os.path.relpath(base, folder)
+        above = "" if inside == os.curdir else f"{inside}/"
         for name in names:
-            path = Path(base, name)
-            key = path.relative_to(folder).as_posix()
-            status = _require_regular(path, key)
-            yield key, path, status
+            yield f"{above}{name}", _require_regular(f"{base}/{name}", f"{above}{name}")
 
 
-def _require_regular(path: Path, key: str) -> os.stat_result:
+def _require_regular(path: str, name: str) -> os.stat_result:
     try:
-        key.encode()
-        status = path.stat()
+        name.encode()
+        status = os.stat(path)
     except UnicodeEncodeError as error:
         raise UsageRefused(
-            f"{key!r} has a name that is not UTF-8: S3 has no such keys", fix="rename the file"
+            f"{name!r} has a name that is not UTF-8: S3 has no such keys", fix="rename the file"
         ) from error
     except FileNotFoundError as error:
         raise UsageRefused(f"{path} is a link to nothing", fix="remove the link") from error
-    if not path.is_file():
+    if not stat.S_ISREG(status.st_mode):
         raise UsageRefused(f"{path} is not a regular file", fix="remove it from the folder")
     return status
 
