@@ -22,6 +22,7 @@ from stoker.cloud.image import is_remote, make_target, push_by_digest
 from stoker.cloud.job_memory import SentJob, cloud_folder
 from stoker.cloud.request import Places, make_training_request, make_tuning_request, read_machines
 from stoker.cloud.settings import CloudSettings
+from stoker.cloud.upload.bucket import Bucket
 from stoker.cloud.upload.channel import channel_key, send_folder
 from stoker.cloud.upload.folder import measure_folder, read_folder
 from stoker.machine.environment import read_environment
@@ -169,15 +170,18 @@ def send_everything(made: CloudSubmission, account: Account, terminal: Terminal)
     """
     role = account.find_role(made.settings.role)
     base = made.settings.output or f"s3://{account.default_bucket}"
-    bucket, key = split_uri(base)
-    prefix = f"{key.strip('/')}/" if key.strip("/") else ""
-    account.require_bucket(bucket)
+    bucket, prefix = _open_bucket(base, account)
+    code = f"{prefix}{made.submission.source_key}"
+    is_code_there = bucket.is_seen(code)
+    if not is_code_there:
+        account.require_bucket(bucket.name)  # before the image, which may take minutes
     terminal.line(f"  role    {role}")
     image = _find_image(made, account, terminal)
-    _send_code(made, account, bucket, prefix, terminal.progress)
-    terminal.status("")
+    if not is_code_there:
+        _send_code(made, bucket, code, terminal.progress)
+        terminal.status("")
     channels = {
-        name: _send_channel(name, folder, account, bucket, prefix, terminal)
+        name: _send_channel(name, folder, bucket, prefix, terminal)
         for name, folder in made.folders.items()
     }
     places = Places(role_arn=role, base=base, image=image, channels=channels)
@@ -196,17 +200,17 @@ def _find_image(made: CloudSubmission, account: Account, terminal: Terminal) -> 
     return found
 
 
-def _send_code(
-    made: CloudSubmission,
-    account: Account,
-    bucket_name: str,
-    prefix: str,
-    show: Callable[[str], object],
-) -> None:
-    from stoker.cloud.upload.bucket import Bucket
+def _open_bucket(base: str, account: Account) -> tuple[Bucket, str]:
+    """The bucket of an address, and the prefix of all keys."""
+    name, key = split_uri(base)
+    # Everyone can guess the name of the usual bucket, and make it first in another account.
+    owner = account.number if name == account.default_bucket else None
+    return Bucket(account, name, owner=owner), f"{key.strip('/')}/" if key.strip("/") else ""
 
-    bucket = Bucket(account, bucket_name)
-    key = f"{prefix}{made.submission.source_key}"
+
+def _send_code(
+    made: CloudSubmission, bucket: Bucket, key: str, show: Callable[[str], object]
+) -> None:
     if bucket.has(key):
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -216,11 +220,7 @@ def _send_code(
         bucket.put_file(key, archive, on_bytes=progress.add)
 
 
-def _send_channel(
-    name: str, folder: Path, account: Account, bucket_name: str, prefix: str, terminal: Terminal
-) -> str:
-    from stoker.cloud.upload.bucket import Bucket
-
+def _send_channel(name: str, folder: Path, bucket: Bucket, prefix: str, terminal: Terminal) -> str:
     memory = cloud_folder() / "folders"
     _, size_bytes = measure_folder(folder)
     reading = Progress(f"reading {name}", size_bytes, show=terminal.progress)
@@ -229,7 +229,7 @@ def _send_channel(
         raise UsageRefused(f"channel {name}: {folder} has no files", fix="put a file into it")
     sent = send_folder(
         content,
-        Bucket(account, bucket_name),
+        bucket,
         prefix=prefix,
         memory=memory,
         show=terminal.progress,

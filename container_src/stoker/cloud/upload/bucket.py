@@ -43,9 +43,16 @@ _NOTHING = hashlib.sha256(b"").hexdigest()
 class Bucket:
     """One bucket of an account; safe in threads."""
 
-    def __init__(self, account: Account, name: str) -> None:
+    def __init__(self, account: Account, name: str, *, owner: str | None = None) -> None:
+        """
+        Args:
+            account: who sends.
+            name: of the bucket.
+            owner: the number of the account that it must belong to; None: any.
+        """
         self._account = account
         self.name = name
+        self._owner = {"X-Amz-Expected-Bucket-Owner": owner} if owner else {}
 
     @cached_property
     def _client(self) -> Any:  # noqa: ANN401 - botocore publishes no types
@@ -75,10 +82,29 @@ class Bucket:
 
     def has(self, key: str) -> bool:
         """Whether there is such an object."""
-        if self._is_seen(key):
+        if self.is_seen(key):
             return True
         found = self._account.call("s3", "ListObjectsV2", Bucket=self.name, Prefix=key, MaxKeys=1)
         return any(each["Key"] == key for each in found.get("Contents", ()))
+
+    def is_seen(self, key: str) -> bool:
+        """Whether there is such an object, asked without botocore, which takes long to load.
+
+        False may mean anything, also that these settings need botocore.
+        """
+        environ = read_environment()
+        keys = find_plain_keys(environ)
+        if keys is None:
+            return False
+        url = urlsplit(f"{_guess_address(self.name, self._account.region, environ)}/{_quote(key)}")
+        headers = self._sign("HEAD", url.netloc, url.path, _NOTHING, keys)
+        with (
+            suppress(OSError, http.client.HTTPException, ValueError),
+            closing(_make_connection(url, environ)) as connection,
+        ):
+            connection.request("HEAD", url.path, headers=headers)
+            return connection.getresponse().status == HTTPStatus.OK
+        return False
 
     def sizes(self, prefix: str) -> dict[str, int]:
         """Key → bytes of what is below a prefix."""
@@ -156,25 +182,6 @@ class Bucket:
                 raise problem
             time.sleep(min(_LONGEST_PAUSE_SECONDS, 2**attempt / 4) * random.uniform(0.5, 1))  # noqa: S311 - not a secret
 
-    def _is_seen(self, key: str) -> bool:
-        """Ask without botocore, which takes longer to load than everything else here.
-
-        False may mean anything: then the client is asked.
-        """
-        environ = read_environment()
-        keys = find_plain_keys(environ)
-        if keys is None:
-            return False
-        url = urlsplit(f"{_guess_address(self.name, self._account.region, environ)}/{_quote(key)}")
-        headers = self._sign("HEAD", url.netloc, url.path, _NOTHING, keys)
-        with (
-            suppress(OSError, http.client.HTTPException, ValueError),
-            closing(_make_connection(url, environ)) as connection,
-        ):
-            connection.request("HEAD", url.path, headers=headers)
-            return connection.getresponse().status == HTTPStatus.OK
-        return False
-
     def _send_once(self, key: str, content: bytes, sha256: str) -> tuple[int, bytes]:
         import botocore.awsrequest
         import botocore.exceptions
@@ -194,9 +201,8 @@ class Bucket:
 
     def _sign(self, method: str, host: str, path: str, sha256: str, keys: Keys) -> dict[str, str]:
         region = self._account.region
-        return sign(
-            method, host, path, {PAYLOAD_HASH: sha256}, keys=keys, service="s3", region=region
-        )
+        headers = {PAYLOAD_HASH: sha256, **self._owner}
+        return sign(method, host, path, headers, keys=keys, service="s3", region=region)
 
     def _refusal(self, code: str, message: str) -> Refusal:
         return Refusal(
