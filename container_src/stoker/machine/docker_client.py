@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from stoker.machine.docker import TIMED_OUT, Finished, ask, is_engine_lost
-from stoker.machine.failures import EngineLost
+from stoker.machine.failures import EngineSilent
 
 # An engine that is restarted in the middle of an answer.
 _BROKEN_OFF = "unexpected eof"
@@ -53,7 +53,7 @@ class DockerCli:
             variables: added to the client's environment.
 
         Raises:
-            EngineLost: it has not for too long.
+            EngineSilent: it has not for too long.
         """
         while True:
             answer = self.try_to_ask(
@@ -72,7 +72,7 @@ class DockerCli:
         """Asks once; None if the engine does not answer now.
 
         Raises:
-            EngineLost: it has not for too long.
+            EngineSilent: it has not for too long.
         """
         command = [*self._client, *arguments]
         return self._note_answer(
@@ -88,7 +88,7 @@ class DockerCli:
         if self._silent_since is None:
             self._silent_since = now
         if now - self._silent_since >= self._patience_seconds:
-            raise EngineLost(
+            raise EngineSilent(
                 f"the Docker engine has not answered for {now - self._silent_since:.0f} s: "
                 f"{answer.tail}",
                 fix="start it: systemctl start docker",
@@ -102,7 +102,7 @@ class DockerCli:
             What a client would: the answer's text, or the engine's words and a code other than 0.
 
         Raises:
-            EngineLost: the engine has not answered for too long.
+            EngineSilent: the engine has not answered for too long.
         """
         while (answer := self.try_to_call(method, path)) is None:
             time.sleep(_RETRY_SECONDS)

@@ -3,6 +3,7 @@
 HostError
 ├── EngineMissing    no Docker engine answers
 ├── EngineLost       an engine stopped answering, or what it ran is gone
+│   └── EngineSilent the engine does not answer; what it runs may continue
 ├── BuilderMissing   an engine answers, but no client here can drive BuildKit
 ├── BuildFailed      the image could not be built
 ├── ImageMissing     the engine does not hold the image that was named
@@ -23,6 +24,10 @@ class EngineMissing(HostError):
 
 class EngineLost(HostError):
     """An engine stopped answering, or what it ran is gone: how the run ended is unknown."""
+
+
+class EngineSilent(EngineLost):
+    """The engine has not answered for too long; what it runs may be found when it does."""
 
 
 class BuilderMissing(HostError):

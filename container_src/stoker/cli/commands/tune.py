@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -132,7 +132,7 @@ def _watch_to_the_end(
 ) -> tuple[dict[str, Any], list[TrialRow]]:
     table = LiveTable(terminal)
     is_told = False
-    full_disk = ""
+    said = ""
     curves: dict[str, list[float]] = {}
     while True:
         description, rows = read_search(api, name, curves)
@@ -143,10 +143,21 @@ def _watch_to_the_end(
             is_told = True
             table.line("tune: stopping; every trial and its results are kept")
             _ask_to_stop(api, name)
-        if not full_disk and (full_disk := api.find_full_disk()):
-            table.line(f"tune: {full_disk}")
         is_far = isinstance(api, CloudJobs) and not api.account.is_local
+        if not is_far and said != (said := api.find_full_disk() or _find_wait(api, rows)):
+            table.line(f"tune: {said}" if said else "tune: continues")
         time.sleep(_FAR_LOOK_SECONDS if is_far else _LOOK_SECONDS)
+
+
+def _find_wait(api: Jobs, rows: Sequence[TrialRow]) -> str:
+    """Why the first trial in progress does not train, if its engine does not answer."""
+    for row in rows:
+        if row.state == "InProgress":
+            with suppress(UsageRefused):  # its training job is about to be created
+                last = api.describe(row.job)["SecondaryStatusTransitions"][-1]
+                message: str = last.get("StatusMessage", "")
+                return message if message.startswith("Waiting for the engine") else ""
+    return ""
 
 
 def _ask_to_stop(api: Jobs, name: str) -> None:

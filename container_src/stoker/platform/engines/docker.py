@@ -45,7 +45,7 @@ from stoker.platform.engines.images import DockerImages
 from stoker.platform.engines.standby import STANDBY_LABEL, hand_over, make_standby_arguments
 from stoker.platform.model.root import Root
 
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 30.0
 _PAUSE_SECONDS = 0.2
 _LISTEN_LOOK_SECONDS = 0.02
 _REMOVE_SECONDS = 60.0

@@ -199,7 +199,7 @@ class Engine(Protocol):
         """How a run ended; None if it is still running when the time has passed.
 
         Raises:
-            EngineLost: the run is gone, or the engine has not answered for too long.
+            EngineLost: the run is gone; EngineSilent: the engine has not answered for too long.
         """
 
     def signal(self, name: str, number: int) -> bool:
@@ -216,7 +216,7 @@ class Engine(Protocol):
         """What a run writes, from a byte on, every byte once and in order, until its end.
 
         Raises:
-            EngineLost: the run is gone, or the engine has not answered for too long.
+            EngineLost: the run is gone; EngineSilent: the engine has not answered for too long.
         """
 
     def remove(self, name: str) -> None:

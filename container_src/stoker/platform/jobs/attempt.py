@@ -11,13 +11,13 @@ from pathlib import Path
 
 from stoker.bus.run_file import FILE_NAME, FOLDER, MOST_BYTES
 from stoker.errors import HostError
-from stoker.machine.failures import EngineLost
+from stoker.machine.failures import EngineLost, EngineSilent
 from stoker.platform.data.channels import find_changed_channels
 from stoker.platform.data.confined import make_readable, read_start
 from stoker.platform.data.failures import UploadFailed
 from stoker.platform.data.rule_output import upload_findings
 from stoker.platform.engines.engine import Standby
-from stoker.platform.jobs.changes import change_attempt
+from stoker.platform.jobs.changes import change_attempt, show, show_silence
 from stoker.platform.jobs.context import JobContext, say_once
 from stoker.platform.jobs.control import Breakpoints, JobControl, ServerClosing, next_deadline
 from stoker.platform.jobs.host_watch import HostWatch
@@ -212,16 +212,36 @@ class AttemptRun:
             # A pipe that failed would leave the script waiting for its next FIFO.
             pipe_channels.require_whole()
             rules.look()
-            record = self.control.read()
+            record = self._show_silence(watch)
             if record.request != request:  # UpdateTrainingJob: a profile, or more rules
                 request = record.request
                 syncs.start(parse_job_request(request))
             cause = record.attempt.cause or self._cause(record, watch)
-            if cause and record.attempt.signalled is None:
-                record = self._tell(record, cause, watch, rules)
-            self._kill_late(record, watch)
+            if watch.silence is not None:
+                self._require_patience(record, cause, watch.silence)
+            else:
+                if cause and record.attempt.signalled is None:
+                    record = self._tell(record, cause, watch, rules)
+                self._kill_late(record, watch)
             self.control.wait(self._next_moment(record, watch))
         return watch.exits
+
+    def _show_silence(self, watch: HostWatch) -> JobRecord:
+        """The job, whose status says whether its engine answers; what runs may continue."""
+        record = self.control.read()
+        if watch.silence is not None:
+            silence = watch.silence
+            return self.control.change(lambda r, now: show_silence(r, silence, now))
+        if record.secondary == "Pending":
+            message = "The engine answers again. Training in progress."
+            return self.control.change(lambda r, now: show(r, "Training", message, now))
+        return record
+
+    def _require_patience(self, record: JobRecord, cause: Cause, silence: EngineSilent) -> None:
+        """Raises the silence when the job must end: no host can be signalled."""
+        is_late = self._is_late(record) or record.attempt.signalled is None
+        if cause in ("asked", "max_runtime", "max_wait") and is_late:
+            raise silence
 
     def _cause(self, record: JobRecord, watch: HostWatch) -> Cause:
         """Why the hosts must end now; empty if they may continue."""
@@ -255,9 +275,12 @@ class AttemptRun:
         return record
 
     def _kill_late(self, record: JobRecord, watch: HostWatch) -> None:
-        signalled = record.attempt.signalled
-        if signalled is not None and time.time() >= signalled + self.grace_seconds:
+        if self._is_late(record):
             watch.kill_once()
+
+    def _is_late(self, record: JobRecord) -> bool:
+        signalled = record.attempt.signalled
+        return signalled is not None and time.time() >= signalled + self.grace_seconds
 
     def _next_moment(self, record: JobRecord, watch: HostWatch) -> float | None:
         if watch.killed:

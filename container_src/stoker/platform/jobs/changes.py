@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from stoker.errors import StokerError
-from stoker.machine.failures import ImageMissing
+from stoker.machine.failures import EngineLost, EngineSilent, ImageMissing
 from stoker.platform.data.failures import DownloadFailed, UploadFailed, make_disk_fix
 from stoker.platform.engines.engine import EngineFailed
 from stoker.platform.jobs.rule_statuses import reopen, settle
@@ -23,6 +23,7 @@ from stoker.platform.jobs.state import (
 )
 
 _REASON_CHARACTERS = 1024
+_RETRIES_OF_TRIALS = 3
 _RUNNING = ("Pending", "Starting", "Downloading", "Training", "Interrupted")
 
 
@@ -77,6 +78,14 @@ def show_transfer(record: JobRecord, line: str, now: float) -> JobRecord:
     if status not in ("Downloading", "Uploading"):
         return record  # it is being stopped, and its status says that
     return show(record, status, f"{message.partition(': ')[0]}: {line}", now)
+
+
+def show_silence(record: JobRecord, silence: EngineSilent, now: float) -> JobRecord:
+    """The job waits until its engine answers again."""
+    if record.secondary == "Pending":
+        return record
+    message = f"Waiting for the engine: {silence.message}; fix: {silence.fix}"
+    return show(record, "Pending", message, now)
 
 
 def begin_attempt(record: JobRecord, now: float) -> JobRecord:
@@ -207,6 +216,17 @@ def make_fault(error: Exception) -> Verdict:
 def is_our_fault(verdict: Verdict) -> bool:
     """Only then RetryStrategy applies."""
     return verdict.failure_reason.startswith("InternalServerError")
+
+
+def may_retry(record: JobRecord, error: Exception) -> bool:
+    """Whether a job that failed outside its containers begins another attempt."""
+    if record.stage not in ("starting", "downloading", "training"):
+        return False
+    allowed = record.request.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0)
+    if isinstance(error, EngineLost) and record.tuning_job_arn:
+        # What a search has tried must not depend on a restart of the engine.
+        allowed = max(allowed, _RETRIES_OF_TRIALS)
+    return is_our_fault(make_fault(error)) and record.retries < allowed
 
 
 def completed() -> Verdict:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from stoker.machine.failures import EngineSilent
 from stoker.platform.engines.engine import Engine, Exit
 from stoker.platform.jobs.control import JobControl
 from stoker.platform.jobs.state import HostExit
 
 _WAIT_SECONDS = 5.0
+_SILENCE_SECONDS = 1.0
 
 
 class HostWatch:
@@ -25,6 +28,8 @@ class HostWatch:
         self._names = names
         self.exits: dict[str, HostExit] = {}
         self.killed = False
+        self.silence: EngineSilent | None = None
+        """Set while the engine does not answer: the hosts may run, and may have ended."""
         self._losses: list[Exception] = []
         # A host that ended while no server watched has ended: no deadline is held against it.
         for host, name in self._names.items():
@@ -65,7 +70,13 @@ class HostWatch:
         try:
             while host not in self.exits:
                 self._control.require_server()
-                self._note(host, self._engine.wait(self._names[host], _WAIT_SECONDS))
+                try:
+                    self._note(host, self._engine.wait(self._names[host], _WAIT_SECONDS))
+                    self.silence = None
+                except EngineSilent as silence:
+                    self.silence = silence
+                    self._control.wake.set()
+                    time.sleep(_SILENCE_SECONDS)
         except Exception as error:  # whatever it is, it must end the attempt, not just a thread
             self._losses.append(error)
         self._control.wake.set()

@@ -62,7 +62,8 @@ def create_job(
             f"{_MOST_JOBS} jobs are under way or waiting, which is the most this "
             "platform takes; wait until some have ended, or stop them"
         )
-    require_startable(request, context)
+    if not tuning_job_arn:  # a trial's definition was checked with its tuning job
+        require_startable(request, context)
     kept = {key: value for key, value in params.items() if key != "Tags"}
     record = new_job(
         request.name,

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from stoker.errors import HostError
+from stoker.machine.failures import EngineSilent
 from stoker.platform.data.confined import remove_tree
 from stoker.platform.data.failures import TransferCancelled, UploadFailed
 from stoker.platform.engines.engine import LayersRefused
@@ -24,10 +26,11 @@ from stoker.platform.jobs.changes import (
     conclude,
     end,
     interrupt,
-    is_our_fault,
     make_fault,
     make_verdict,
+    may_retry,
     show,
+    show_silence,
     show_transfer,
     stopped,
 )
@@ -46,12 +49,14 @@ from stoker.platform.jobs.metrics import MetricReader, describe_problems, read_f
 from stoker.platform.jobs.results import read_end_texts, read_exit_message, upload_results
 from stoker.platform.jobs.spot import NEVER, SpotSchedule, read_schedule
 from stoker.platform.jobs.state import Cause, JobRecord, Metric, Stage
+from stoker.platform.jobs.store import UnknownJob
 from stoker.platform.jobs.warm_pool_states import release
 from stoker.platform.jobs.warm_pools import WarmPools
 from stoker.platform.model.processing_request import parse_job_request
 from stoker.platform.model.request import TrainingRequest
 
 _DATABASE_RETRY_SECONDS = 1.0
+_ENGINE_RETRY_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +81,8 @@ class JobWorker(threading.Thread):
         self._pools = pools
         self._breakpoints = breakpoints
         self._grace_seconds = grace_seconds
+        self._is_left_over = False
+        """The job has ended, but the engine could not remove what is left of it."""
         self._stages: Mapping[Stage, Callable[[JobRecord, TrainingRequest], None]] = {
             "queued": self._queue,
             "starting": self._start_attempt,
@@ -96,6 +103,9 @@ class JobWorker(threading.Thread):
             return
         self._slots.leave(self._control.name)
         self._pools.keep(self._control.name)
+        if self._is_left_over:
+            with suppress(ServerClosing, UnknownJob):
+                self._clear_when_the_engine_answers()
 
     def _act(self) -> bool:
         """Act on the recorded stage; True if the job has ended."""
@@ -120,7 +130,21 @@ class JobWorker(threading.Thread):
             raise
         except Exception as error:  # whatever it is, the job must not stay InProgress
             self._control.require_server()  # else it may be an error of a server that ends
+            if isinstance(error, EngineSilent) and self._wait_for_engine(error):
+                return
             self._fail(error)
+
+    def _wait_for_engine(self, silence: EngineSilent) -> bool:
+        """A job whose hosts do not run yet waits: its stage is acted on again."""
+        record = self._control.read()
+        has_begun = record.stage == "training" and record.attempt.launched
+        if record.stage not in ("starting", "downloading", "training") or has_begun:
+            return False
+        if self._control.told_to_end(record, parse_job_request(record.request)):
+            return False
+        self._control.change(lambda r, now: show_silence(r, silence, now))
+        self._control.wait(time.time() + _ENGINE_RETRY_SECONDS)
+        return True
 
     # ---- the stages, in the order of a job's life
 
@@ -274,15 +298,25 @@ class JobWorker(threading.Thread):
                 return release(end(record, now), now)
             if record.attempts and record.attempt.began and record.attempt.ended is None:
                 record = change_attempt(record, now, ended=now)
-            allowed = record.request.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0)
-            retried = record.stage in ("starting", "downloading", "training")
-            if retried and is_our_fault(verdict) and record.retries < allowed:
+            if may_retry(record, error):
                 return begin_attempt(replace(record, retries=record.retries + 1), now)
             if record.verdict is not None and record.verdict.status == "Failed":
                 return conclude(record, record.verdict, "cleaning", now)  # the first reason counts
             return conclude(record, verdict, "cleaning", now)
 
+        is_cleaning = self._control.read().stage == "cleaning"
+        self._is_left_over = is_cleaning and isinstance(error, EngineSilent)
         self._control.change(record_failure)
+
+    def _clear_when_the_engine_answers(self) -> None:
+        # Otherwise a container may run for days, until the next server removes it.
+        while (record := self._control.read()).stage == "ended":
+            self._control.wait(time.time() + _ENGINE_RETRY_SECONDS)
+            try:
+                clear_job(self._context, parse_job_request(record.request))
+            except HostError:
+                continue
+            return
 
     def _schedule(self, request: TrainingRequest) -> SpotSchedule:
         if not request.spot:

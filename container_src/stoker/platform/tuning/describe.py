@@ -19,6 +19,7 @@ from stoker.tuning.study import TrialState
 from stoker.tuning.warm_start import WarmStart
 
 _RANGES = ("IntegerParameterRanges", "ContinuousParameterRanges", "CategoricalParameterRanges")
+_MOST_READERS = 20
 _ECHOED = ("TrainingJobDefinitions", "WarmStartConfig", "Autotune")
 
 
@@ -33,11 +34,13 @@ class TuningDescriptions:
     def __init__(self, store: Store, series: MetricSeries) -> None:
         self._store = store
         self._series = series
+        self._readers: dict[tuple[str, float], TrialReader] = {}
+        """What has ended is read once, however often a search of many trials is described."""
 
     def describe(self, record: TuningRecord) -> dict[str, Any]:
         """DescribeHyperParameterTuningJob's answer."""
         request = parse_tuning_request(record.request)
-        views = TrialReader(self._store, self._series).read(record, request)
+        views = self._read(record, request)
         answer = {
             **self._summarise(record, views),
             **_echo(record, request),
@@ -58,15 +61,21 @@ class TuningDescriptions:
     def summarise(self, record: TuningRecord) -> dict[str, Any]:
         """One entry of ListHyperParameterTuningJobs' answer."""
         request = parse_tuning_request(record.request)
-        return self._summarise(
-            record, TrialReader(self._store, self._series).read(record, request)
-        )
+        return self._summarise(record, self._read(record, request))
 
     def list_trials(self, record: TuningRecord) -> list[dict[str, Any]]:
         """The entries of ListTrainingJobsForHyperParameterTuningJob's answer."""
         request = parse_tuning_request(record.request)
-        views = TrialReader(self._store, self._series).read(record, request)
+        views = self._read(record, request)
         return [make_summary(record, request, view) for view in views]
+
+    def _read(self, record: TuningRecord, request: TuningRequest) -> list[TrialView]:
+        key = (record.name, record.created)
+        reader = self._readers.pop(key, None) or TrialReader(self._store, self._series)
+        self._readers[key] = reader
+        for oldest in list(self._readers)[:-_MOST_READERS]:
+            self._readers.pop(oldest, None)
+        return reader.read(record, request)
 
     def _summarise(self, record: TuningRecord, views: Sequence[TrialView]) -> dict[str, Any]:
         config = record.request["HyperParameterTuningJobConfig"]

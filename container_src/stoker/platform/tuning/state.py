@@ -26,6 +26,9 @@ class TrialRecord:
     decided: int = 0
     """How many values of the objective Hyperband has decided on."""
 
+    note: str = ""
+    """For its log, once its hosts have ended: until then all lines of the log are theirs."""
+
     refusal: str = ""
     """Why there is no training job; empty if there is one, or will be."""
 

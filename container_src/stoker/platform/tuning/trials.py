@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stoker.platform.jobs.series import MetricSeries
 from stoker.platform.jobs.state import JobRecord
@@ -62,8 +62,10 @@ class TrialReader:
         """All trials, in their order."""
         views = []
         for trial in record.trials:
-            view = self._over.get(trial.job)
-            if view is None:
+            over = self._over.get(trial.job)
+            if over is not None:
+                view = replace(over, record=trial)
+            else:
                 view = self._read_one(trial, request.definitions[trial.definition].metric)
                 if view.is_over:
                     self._over[trial.job] = view
@@ -75,7 +77,7 @@ class TrialReader:
             job = None if record.refusal else self._store.read(record.job)
         except UnknownJob:
             job = None
-        curve = read_curve(self._series, record.job, metric)
+        curve = read_curve(self._series, record.job, metric, since=_curve_begins(job))
         state = _find_state(record, job)
         is_final = _is_over(record, job) and state is not TrialState.FAILED
         objective = record.objective
@@ -107,9 +109,18 @@ def _find_state(record: TrialRecord, job: JobRecord | None) -> TrialState:
     return TrialState.PAUSED if is_paused else TrialState.RUNNING
 
 
-def read_curve(series: MetricSeries, job: str, metric: str) -> tuple[float, ...]:
+def _curve_begins(job: JobRecord | None) -> float:
+    """When the training began whose values count: without checkpoints each attempt starts over."""
+    if job is None or not job.attempts or "CheckpointConfig" in job.request:
+        return 0.0
+    return job.attempt.began or job.modified
+
+
+def read_curve(
+    series: MetricSeries, job: str, metric: str, *, since: float = 0.0
+) -> tuple[float, ...]:
     """The objective as one host reported it: several that print the same line count once."""
-    points = series.read(job, metric)
+    points = [point for point in series.read(job, metric) if point.time_ms >= since * 1000]
     host = min((point.host for point in points), default="")
     return tuple(point.value for point in points if point.host == host)
 

@@ -66,12 +66,15 @@ class TuningWorker(threading.Thread):
 
     def run(self) -> None:
         """Look, act, wait; an error of this machine is tried again."""
+        said = ""
         while not self._closing.is_set():
             try:
                 if self.act():
                     return
-            except Exception as error:  # a full disk, the engine gone: it must not stay InProgress
-                _log.warning("%s: %s", self.name, error, exc_info=not _is_known(error))
+            except Exception as error:  # a full disk, most likely: it must not stay InProgress
+                if str(error) != said:
+                    said = str(error)
+                    _log.warning("%s: %s", self.name, error, exc_info=not _is_known(error))
             self.wake.wait(_LOOK_SECONDS)
             self.wake.clear()
 
@@ -84,6 +87,7 @@ class TuningWorker(threading.Thread):
         self._create_missing(record, request)
         record = self._tuning_store.find(self._tuning_job) or record
         views = self._reader.read(record, request)
+        self._say_notes(views)
         self._record_ends(views)
         reason = record.finishing or self._find_end(record, request, views)
         if reason and not record.finishing:
@@ -187,8 +191,9 @@ class TuningWorker(threading.Thread):
             if epochs > request.hyperband.max_resource:
                 self._stop_trial(view, f"it has used the resource of a trial, {epochs} epochs")
         elif verdict is Verdict.PAUSE:
+            note = f"paused after {epochs} epochs: others are better; it may be resumed"
+            self._change_trial(view.record.number, note=note)
             self._supervisor.pause(view.record.job)
-            self._say(view, f"paused after {epochs} epochs: others are better; it may be resumed")
         elif verdict is Verdict.STOP:
             self._stop_trial(
                 view,
@@ -197,8 +202,16 @@ class TuningWorker(threading.Thread):
             )
 
     def _stop_trial(self, view: TrialView, why: str) -> None:
-        self._say(view, f"stopped: {why}")
+        self._change_trial(view.record.number, note=f"stopped: {why}")
         self._supervisor.stop(view.record.job)
+
+    def _say_notes(self, views: Sequence[TrialView]) -> None:
+        """Put what was decided on trials into their logs."""
+        for view in views:
+            is_paused = view.trial.state is TrialState.PAUSED
+            if view.record.note and (view.is_over or is_paused):
+                self._say(view, view.record.note)
+                self._change_trial(view.record.number, note="")
 
     def _say(self, view: TrialView, text: str) -> None:
         if view.job is not None:
