@@ -157,6 +157,7 @@ _SPARE_THREADS = 2
 """Beyond one per core: each thread's queue holds a single block, and one may wait for the disk."""
 _BLOCK_BYTES = 1 << 18
 """Larger blocks come fresh from the kernel each time: twice its work for the same archive."""
+# Not setuid and its like: the archive is unpacked on other machines.
 _MODE_BITS = 0o777
 
 
@@ -271,6 +272,7 @@ def _add_link(
 ) -> None:
     target = read_link(host_dir, folder.parts + entry.parts)
     here = posixpath.dirname(posixpath.join(seen_as, entry.name))
+    # By its text, as the container saw it: on this machine /opt/ml is another folder.
     wanted = posixpath.normpath(posixpath.join(here, target))
     if not wanted.startswith(f"{seen_as}/") and wanted != seen_as:
         folder.skip(entry, f"a link out of the folder, to {target}")

@@ -42,8 +42,9 @@ _TARGET = f"{OPT_ML}/input/data"
 _FILE_SYSTEMS = "file-systems"
 SMALL_BYTES = 8 << 20
 _SMALL_FILES = 100
-_SEPARATORS = frozenset(',:\\"')
 """Up to both limits a copy takes less time than another mount of the container."""
+# overlayfs separates its options and folders by them, or gives them a meaning.
+_SEPARATORS = frozenset(',:\\"')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,10 +108,13 @@ class _Place:
     def mount_layers(self, *layers: Path) -> Mount:
         """What the job sees; what it changes stays in a folder of its own."""
         if self.channel.mode == "FastFile":
+            # Without a folder for changes an overlay is read-only, as FastFile is.
             return Mount(source=layers[0], layers=layers[1:], target=self.target, read_only=True)
         changes = (*self.layer_parts, "changes")
         mount = Mount(source=self.job_dir.joinpath(*changes), layers=layers, target=self.target)
         make_folder(self.job_dir, changes)
+        # overlayfs wants an empty folder here, on the file system of the one that takes the
+        # changes.
         mount.work_dir.mkdir()
         return mount
 
@@ -203,6 +207,7 @@ def _layer_folder(content: FolderContent, share: set[Parts], place: _Place) -> M
     if make_patch(content, share, place.job_dir, patch):
         layers.insert(0, place.job_dir.joinpath(*patch))
     place.require_continuing()
+    # For find_changed_channels() once the job is over.
     write_journal(_journal(place.host_dir, place.channel), content.prints)
     return place.mount_layers(*layers)
 
@@ -361,4 +366,5 @@ def take_share(
     if channel.distribution == "FullyReplicated":
         return ordered
     hosts = list_hosts(request, channel)
+    # Every n-th: the shards differ by one object at most.
     return ordered[hosts.index(host) :: len(hosts)]

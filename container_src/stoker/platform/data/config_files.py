@@ -53,6 +53,7 @@ def make_config_files(
             if host in list_hosts(request, channel)
         },
         "resourceconfig.json": _resources(request, host, addresses),
+        # Seen on the service, and documented nowhere; so is metric-definition-regex.json below.
         "trainingjobconfig.json": dict(request.raw),
     }
     if request.checkpoint:

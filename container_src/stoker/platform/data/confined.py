@@ -71,6 +71,7 @@ def open_folder(base: Path, parts: Parts, *, make: bool = False) -> Iterator[int
             if make:
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=descriptor)
+            # Part by part, as O_NOFOLLOW is about the last part of a path only.
             inner = os.open(part, _FOLDER, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
@@ -111,6 +112,7 @@ def write_file(base: Path, parts: Parts) -> Iterator[BinaryIO]:
         try:
             with os.fdopen(descriptor, "w+b") as file:
                 yield file
+            # In the folder that was opened: if the job moves it meanwhile, the file goes with it.
             os.replace(part, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(OSError):

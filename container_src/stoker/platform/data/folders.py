@@ -16,6 +16,7 @@ from stoker.platform.data.sync import Fingerprint, make_fingerprint
 
 _MOST_NAMED = 3
 _CHUNK_BYTES = 64 << 20  # so that progress is seen
+# How kernels and file systems say that they cannot do it, between these two files at least.
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 
 

@@ -246,6 +246,8 @@ def _event_behind(file: BinaryIO, offset: int) -> tuple[int, Event | None]:
     """The first event that begins at an offset or behind it, and where it begins."""
     start = offset
     if offset:
+        # From the byte before: if a line begins at the offset, only the newline before it is
+        # skipped.
         file.seek(offset - 1)
         start += len(file.readline()) - 1
     file.seek(start)

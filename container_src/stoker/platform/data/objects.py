@@ -220,6 +220,7 @@ def run_all(
         try:
             while not stopped.is_set():
                 with lock:
+                    # A generator may not be entered by two threads at once.
                     task = next(iterator)
                 act(task)
         except StopIteration:

@@ -145,6 +145,7 @@ class Pipes:
                 with open_folder(self._host_dir, DATA) as folder:
                     descriptor = os.open(_name(channel, epoch), _FIFO, dir_fd=folder)
             except OSError as error:
+                # No process has opened it for reading yet.
                 if error.errno != errno.ENXIO:
                     raise
                 continue
@@ -255,6 +256,7 @@ def _chunks(content: _Readable) -> Iterator[bytes]:
         yield chunk
 
 
+# MXNet's RecordIO: a magic number, flag and length, the content, padded to four bytes.
 _MAGIC = 0xCED7230A
 _LONGEST_PART = (1 << 29) - 4
 """A length has 29 bits; the flag above it marks the parts of a longer record."""

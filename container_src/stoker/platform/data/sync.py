@@ -30,6 +30,7 @@ from stoker.platform.data.failures import UploadFailed, make_disk_fix, say, stor
 from stoker.platform.data.objects import list_below, read_parts, run_all
 from stoker.platform.data.storage import S3Uri, Storage, parse_uri
 
+# How often the service looks is not published.
 _INTERVAL_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
 _WORKERS = 4
@@ -178,6 +179,8 @@ class FolderSync:
         gone = [parts for parts in self._known if parts not in present]
         changed = [parts for parts, mark in present.items() if self._known.get(parts) != mark]
         for parts in (*gone, *changed):
+            # Counts as failed until it is done, so what no time was left for is in the message of
+            # the job.
             self._fail(parts, TimeoutError(errno.ETIMEDOUT, "there was no time for it"))
         # Deletes first: where a folder was, there may be a file now.
         run_all(takewhile(lambda _: not is_over(), gone), self._delete, workers=_WORKERS)
@@ -237,6 +240,7 @@ class FolderSync:
         with open_file(self._base, place) as file:
             before = read_settled(file.fileno())
             if self._markers:
+                # First: next to an old `uploaded`, the new `uploading` would mean that it is done.
                 clear_markers(self._base, place, UPLOADED)
                 set_marker(self._base, place, UPLOADING)
             window = FileWindow(file.fileno(), before.size_bytes)
