@@ -20,6 +20,7 @@ from stoker.platform.model.mount import Mount
 ROOT_LABEL = "stoker.root"
 JOB_LABEL = "stoker.job"
 _NAME_LABEL, _HOST_LABEL, _ATTEMPT_LABEL = "stoker.name", "stoker.host", "stoker.attempt"
+# What SageMaker gives after SIGTERM, for a `docker stop` by hand, too.
 _GRACE_SECONDS = 120
 _CERTIFICATES = "/etc/ssl/stoker-host-certificates.pem"
 # One file of no practical limit, whatever the engine's default is: nothing of a log is lost.

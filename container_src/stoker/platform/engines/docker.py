@@ -137,6 +137,7 @@ class DockerEngine:
         exists = "is already in use" in created.tail
         if created.code != 0 and not exists:
             raise self._failed(launch, created)
+        # It was started before: each stage of a job may be acted on twice (decision 12).
         if exists and self._state(container).get("Status") != "created":
             return
         started = self._cli.call("POST", f"/containers/{container}/start")
@@ -178,6 +179,8 @@ class DockerEngine:
             if left_seconds <= 0:
                 return None
             if state is None:
+                # An error that it ends with may be the end of the engine, which takes its
+                # containers along: see _exit().
                 self._shaken.add(name)
                 time.sleep(min(_PAUSE_SECONDS, left_seconds))
                 continue

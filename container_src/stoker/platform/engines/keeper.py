@@ -147,6 +147,7 @@ def main(argv: list[str]) -> int:
         run = read_identity(process)  # None: it has ended already, which its exit code tells
         folder.write_identity("run", run or Identity(pid=process, start_ticks=0, boot=""))
         os.dup2(log.fileno(), sys.stderr.fileno())  # should we fail, the job's reader sees it
+        # stdin is /dev/null: closes the pipe on which _start_keeper() waits.
         os.dup2(sys.stdin.fileno(), sys.stdout.fileno())
         code = _wait(process)
     folder.write_exit(code)

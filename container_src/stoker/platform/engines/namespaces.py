@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+# Constants of the kernel that Python has no names for (os.unshare came with 3.12).
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _MS_RDONLY, _MS_REMOUNT = 0x1, 0x20
@@ -95,6 +96,7 @@ def _unshare(kind: int) -> None:
     # Not root, or a root without the right to: only a user namespace can give it.
     user, group = os.geteuid(), os.getegid()
     _checked(_libc().unshare(kind | _CLONE_NEWUSER))
+    # Before gid_map, which the kernel refuses as long as the process may change its groups.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")

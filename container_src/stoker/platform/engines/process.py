@@ -271,6 +271,7 @@ def _start_keeper(folder: Path) -> str:
     ]
     command = _python("keeper", str(folder))
     try:
+        # In a session of its own: Ctrl-C in the server's terminal is not meant for the job.
         os.posix_spawn(
             command[0], command, _helper_environment(), file_actions=actions, setsid=True
         )

@@ -22,6 +22,7 @@ from stoker.platform.model.mount import Mount
 STANDBY_LABEL = "stoker.standby"
 _CONTROL = "/run/stoker"
 _SCRIPT, _BELL = "run", "bell"
+# `read` waits in the opening of a FIFO, without any use of the processor.
 _HOLDER = (
     f"while [ ! -f {_CONTROL}/{_SCRIPT} ]; do read -r _ < {_CONTROL}/{_BELL} || exit 1; done\n"
     # Not in a variable: if the image has one of that name, the job would get the command in it.
@@ -70,6 +71,7 @@ def hand_over(
     if (control / _BELL).exists():
         part = control / f"{_SCRIPT}.part"
         part.write_text(make_script(launch, image_entrypoint))
+        # In one step: the shell must not read half of it.
         part.rename(control / _SCRIPT)
     while (control / _BELL).exists():
         _ring(control / _BELL)
@@ -101,6 +103,7 @@ def _make_control(folder: Path) -> None:
     (folder / _SCRIPT).unlink(missing_ok=True)
     with suppress(FileExistsError):
         os.mkfifo(folder / _BELL)
+    # mkfifo's mode is cut by the umask.
     (folder / _BELL).chmod(0o666)
 
 
