@@ -70,6 +70,7 @@ class AttemptRun:
         with ExitStack() as ending:
             pipe_channels = PipeChannels(self.request, self.context, self.control.wake)
             ending.callback(pipe_channels.stop)
+            # Before the hosts: a script may open its first FIFO at once.
             pipe_channels.start(self._hosts_there(record))
             self._launch(record)
             syncs = FolderSyncs(self.context.root, self.context.storage, ending)
@@ -138,6 +139,8 @@ class AttemptRun:
                 )
             )
             self.breakpoints.at(self.request.name, "launching")
+        # Last: a server that dies before this starts them again, and those that run are taken as
+        # they are.
         self.control.change(lambda r, now: change_attempt(r, now, launched=True))
 
     def _find_standby(

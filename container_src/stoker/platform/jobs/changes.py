@@ -22,6 +22,7 @@ from stoker.platform.jobs.state import (
     WarmPool,
 )
 
+# The API's limit for FailureReason.
 _REASON_CHARACTERS = 1024
 _RETRIES_OF_TRIALS = 3
 _RUNNING = ("Pending", "Starting", "Downloading", "Training", "Interrupted")
@@ -174,11 +175,13 @@ def end(record: JobRecord, now: float) -> JobRecord:
     return settle(ended, now)
 
 
+# 128 + SIGKILL and 128 + SIGTERM.
 _KILLED, _TERMINATED = 137, 143
 _OUT_OF_MEMORY = (
     "the container ran out of memory and was killed (OOMKilled); "
     "fix: a smaller batch, fewer DataLoader workers, or more memory for the engine"
 )
+# The service blames the client for these, and does not retry them.
 _THE_USERS_MATTER = (DownloadFailed, UploadFailed, ImageMissing, EngineFailed)
 
 

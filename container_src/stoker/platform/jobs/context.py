@@ -16,7 +16,7 @@ from stoker.platform.model.root import Credentials, Root
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobContext:
-    """The parts a job's life is composed of."""
+    """The platform's parts that every job uses."""
 
     root: Root
 

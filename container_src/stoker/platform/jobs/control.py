@@ -22,7 +22,7 @@ class ServerClosing(Exception):
 
 
 class JobControl:
-    """One job's record and the events around it; shared by its life and the API's threads."""
+    """One job's record and the events around it; shared by its worker and the API's threads."""
 
     def __init__(self, name: str, store: Store, closing: threading.Event) -> None:
         self.name = name
@@ -75,6 +75,7 @@ class JobControl:
         left = _LONGEST_WAIT_SECONDS if until is None else until - time.time()
         if left > 0:
             self.wake.wait(min(left, _LONGEST_WAIT_SECONDS))
+        # Before the caller looks: an event that comes from now on is seen at the next wait.
         self.wake.clear()
         self.require_server()
 

@@ -23,6 +23,7 @@ from stoker.platform.model.request import (
 from stoker.platform.model.root import ACCOUNT, REGION
 
 _ENDED = ("Completed", "Stopped", "Failed")
+# Members of the request that the answer does not have, or has from the record.
 _NOT_ECHOED = {"Tags", "TrainingJobName", "SessionChainingConfig"}
 _SWITCHES = {
     "EnableNetworkIsolation": False,
@@ -177,6 +178,7 @@ def make_page(
     order = _ORDERS[params.get("SortBy", "CreationTime")]
     found = store.page(
         JobQuery(
+            # One more than is shown: whether there is a next page.
             limit=size + 1,
             kind=kind,
             order=order,

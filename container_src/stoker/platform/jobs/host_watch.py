@@ -19,7 +19,7 @@ _SILENCE_SECONDS = 1.0
 
 
 class HostWatch:
-    """One thread per host waits for its end and wakes the job's life."""
+    """One thread per host waits for its end and wakes the job's worker."""
 
     def __init__(self, engine: Engine, control: JobControl, names: Mapping[str, str]) -> None:
         """Begins to wait. Args: names: host → its run."""

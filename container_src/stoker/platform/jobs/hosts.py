@@ -65,6 +65,8 @@ def make_launch(
         arguments=request.arguments or (),
         is_training=not isinstance(request, ProcessingRequest),
         environment={
+            # In rising order: the request's own variables win over the platform's; only the rules
+            # that are described are evaluated.
             **_platform_environment(request, context),
             **({CACHE_VARIABLE: CACHE_DIR} if pool else {}),
             THREADS_VARIABLE: str(count_threads(request, host, context)),
@@ -189,6 +191,7 @@ def prepare_hosts(
     """
     network = context.engine.make_network(request.name, request.hosts, isolated=request.isolated)
     mounts = {}
+    # A reader must not take the end of the attempt before for that of the job.
     remove_end_markers(request, context.storage)
     for host in request.hosts:
         folder = context.root.host_dir(request.name, host)

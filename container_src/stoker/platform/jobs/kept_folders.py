@@ -61,7 +61,7 @@ class SyncedFolder:
     """As the host sees it."""
 
     uri: str
-    """The prefix its files lie under."""
+    """The prefix of its files."""
 
     checkpoints: bool = False
     """Copied to the host before it starts; the uploader leaves its marker files."""
@@ -130,7 +130,7 @@ def make_sync(
 
 
 def make_mounts(root: Root, request: TrainingRequest, host: str) -> list[Mount]:
-    """The kept folders that do not lie below /opt/ml; they are made."""
+    """The kept folders that are not below /opt/ml; they are made."""
     mounts = []
     for kept in list_synced_folders(request):
         if in_opt_ml(kept.local_path) is None:

@@ -57,6 +57,7 @@ def _scan(number: int, regex: str, events: list[Event], left: dict[int, float]) 
         del left[number]
         _say(number)
         return
+    # With the timer off: an interruption here would cut a line of the answer.
     for moment, value in found:
         _say(number, moment, value)
 

@@ -19,6 +19,7 @@ LOOK_SECONDS = 0.5
 
 _STATUSES: Parts = ("output", "data", "stoker", "rules.json")
 _STOP: Parts = ("output", "stoker", "stop.json")
+# A job may write anything there; rules.json has 40 rules of at most 1 KiB of details.
 _MOST_BYTES = 1 << 20
 
 

@@ -2,7 +2,7 @@
 
 after=30s             once, 30 s after training began
 every=2m,times=3      2 min after each start of training, three times (without times: always)
-trace=FILE            as a recorded trace says (host/spot/trace.py); speed=60: 60 times faster
+trace=FILE            as a recorded trace says (spot_trace.py); speed=60: 60 times faster
 and with any of them:
 warning=no            SIGKILL at once; else SIGTERM, up to 120 s, SIGKILL
 pause=1s              how long the capacity is away before the restart (a trace knows better)

@@ -90,6 +90,7 @@ class Store:
         # WAL: readers (sqlite3 in a terminal) never block the server, and a kill -9 loses nothing
         # that was committed.
         self._connection.execute("PRAGMA journal_mode=WAL")
+        # A power failure may lose the last transactions, but never damages the file.
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.executescript(_SCHEMA)
         self._spare = database.with_name("spare")

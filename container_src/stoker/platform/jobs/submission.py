@@ -75,6 +75,7 @@ def create_job(
     )
     try:
         store.add(record)
+    # Another request was faster: it is refused in the service's words.
     except NameTaken:
         _require_free(store, request.name)
     supervisor.begin(record)

@@ -44,6 +44,8 @@ class JobSupervisor:
         sweep(self._context, {record.name for record in unfinished})
         self.pools.adopt(unfinished)
         for record in unfinished:
+            # All of them before the first one begins: a queued job must not get the place of one
+            # that runs.
             if record.stage != "queued":
                 self._slots.adopt(record.name)
         for record in unfinished:
@@ -51,7 +53,7 @@ class JobSupervisor:
             self.begin(record)
 
     def begin(self, record: JobRecord) -> None:
-        """Start the life of a job that is in the store."""
+        """Start the worker of a job that is in the store."""
         control = JobControl(record.name, self._store, self._closing)
         worker = JobWorker(
             control,

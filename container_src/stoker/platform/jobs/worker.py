@@ -115,6 +115,7 @@ class JobWorker(threading.Thread):
                 _log.info("%s: %s", record.name, record.secondary)
                 return True
             self._breakpoints.at(record.name, record.stage)
+            # Read again: at a breakpoint time may have passed.
             self._act_on(self._control.read())
         except sqlite3.Error as error:
             # A full disk, most likely. What was done is done again once there is space.
@@ -196,6 +197,7 @@ class JobWorker(threading.Thread):
         )
 
     def _train(self, record: JobRecord, request: TrainingRequest) -> None:
+        # Once hosts run, AttemptRun tells them to end and records why.
         if not record.attempt.launched and self._end_if_told(record, request):
             return
         run = AttemptRun(
