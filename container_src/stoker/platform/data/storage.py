@@ -129,7 +129,6 @@ _TRIES, _PAUSE_SECONDS = 3, 0.5
 _ANSWER_SECONDS = 60
 _CONNECTIONS = 32
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
-# No answer, or a part of one; an answer that refuses is a ClientError.
 _BROKEN = (HTTPClientError, ConnectionError, IncompleteReadError)
 # The user's own AWS settings are for the cloud: a profile there may not even exist here.
 _NO_SETTINGS = {
@@ -286,7 +285,6 @@ class Storage:
                 self.upload(file, place, patient=patient, on_bytes=on_bytes)
             return
 
-        # The size, by the end of it; put() goes back to the start.
         self._require_room(place, source.seek(0, os.SEEK_END))
 
         body = CountedReads(source, on_bytes) if on_bytes else source

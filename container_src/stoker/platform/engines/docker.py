@@ -179,8 +179,6 @@ class DockerEngine:
             if left_seconds <= 0:
                 return None
             if state is None:
-                # An error that it ends with may be the end of the engine, which takes its
-                # containers along: see _exit().
                 self._shaken.add(name)
                 time.sleep(min(_PAUSE_SECONDS, left_seconds))
                 continue

@@ -61,6 +61,3 @@ def _store_bucket_tags(call: Call, tags: dict[str, str]) -> Response:
     details = call.store.read_bucket(call.bucket)[1]
     call.store.change_bucket(call.bucket, replace(details, tags=tags))
     return Response(_NO_CONTENT)
-
-
-# ---- Lists ----
