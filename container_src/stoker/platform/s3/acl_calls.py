@@ -36,6 +36,7 @@ def read_acl(call: Call) -> str:
     name = call.header("x-amz-acl")
     if name and name not in _CANNED:
         raise S3Fault("InvalidArgument", f"{name!r} is not an ACL.")
+    # With ACLs switched off S3 accepts this one alone: it changes nothing.
     if name and name != "bucket-owner-full-control" and _find_ownership(call) == _ENFORCED:
         raise S3Fault("AccessControlListNotSupported")
     return name if name in (_READ, _WRITE) else ""

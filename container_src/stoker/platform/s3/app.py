@@ -168,10 +168,12 @@ class S3App:
                 message,
                 signature,
                 credentials=self._credentials,
+                # A presigned address is made before its body is known.
                 payload_hash=UNSIGNED_PAYLOAD if signature.presigned else stated,
             )
         except SignatureRefused as refused:
             code = _CODES[refused.kind]
+            # S3 tells a presigned address that is too old from a clock that is wrong.
             if refused.kind == "expired" and "authorization" not in message.headers:
                 code = "AccessDenied"
             raise S3Fault(code, refused.message) from refused
@@ -209,6 +211,7 @@ def _choose(call: Call) -> Operation:
         if call.request.method == "GET":
             return bucket_calls.list_buckets
         raise S3Fault("MethodNotAllowed")
+    # Before the tables: `?policy` would otherwise be taken for a request about the bucket itself.
     if find_unset(call):
         return answer_unset
     if call.key:

@@ -22,6 +22,7 @@ from stoker.platform.s3.http_server import parse_chunk_size, parse_digits
 _STREAMING = "STREAMING-"
 _EMPTY_HASH = hashlib.sha256(b"").hexdigest()
 _MOST_LINE_BYTES = 16 * 1024
+# S3's own limit for one object: 5 TiB.
 _MOST_OBJECT_BYTES = 5 * 2**40
 _LONG_HASH = 64
 
@@ -56,6 +57,7 @@ def receive(call: Call, file: BinaryIO, *, algorithm: str = "") -> Received:
     stated = call.header("x-amz-content-sha256")
     hashes: dict[str, Checksum] = dict(checksums)
     if len(stated) == _LONG_HASH:
+        # Once, where the checksum that the client asks for is the one that it has signed.
         hashes["body"] = checksums.get("sha256") or make_checksum("sha256")
     size_bytes, md5 = write_all(_decode(call, trailers), file, [*{*hashes.values()}])
     expected = call.header("x-amz-decoded-content-length")
@@ -201,6 +203,7 @@ class _ChunkSignatures:
             return
         given = extension.decode("latin-1").strip().removeprefix("chunk-signature=")
         scope = self._call.signature.scope
+        # Each signature is over the one before: no chunk can be left out or moved.
         text = (self._stamp, scope, self._before, _EMPTY_HASH, hashed)
         text_to_sign = "\n".join(["AWS4-HMAC-SHA256-PAYLOAD", *text])
         expected = sign(self._call.credentials, self._call.signature, text_to_sign)

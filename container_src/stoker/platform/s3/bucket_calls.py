@@ -71,6 +71,7 @@ def _made(call: Call, name: str) -> str:
 def make_bucket(call: Call) -> Response:
     """CreateBucket; again, it does nothing, as in us-east-1."""
     name = call.bucket
+    # A bucket's name may become a part of a host's, where these forms are not valid.
     if not _NAME.fullmatch(name) or ".." in name or ".-" in name or "-." in name:
         raise S3Fault("InvalidBucketName")
     if _ADDRESS.fullmatch(name):

@@ -15,6 +15,7 @@ from stoker.platform.s3.http_server import Request, Response, parse_digits
 from stoker.platform.s3.object_store import ObjectInfo, ObjectStore
 
 _MOST_XML_BYTES = 4 * 1024 * 1024
+# S3's limit, in bytes of UTF-8.
 _MOST_KEY_BYTES = 1024
 _XML = "application/xml"
 

@@ -79,6 +79,7 @@ def combine_parts(algorithm: str, parts: Sequence[tuple[int, str]]) -> str:
     value = 0
     for size_bytes, text in parts:
         part = int.from_bytes(base64.b64decode(text), "big")
+        # A CRC is a polynomial: to append n bits is to multiply what was before by x^n.
         power = _power_of_x(8 * size_bytes, width, polynomial)
         value = _multiply(value, power, width, polynomial) ^ part
     return base64.b64encode(value.to_bytes(width // 8, "big")).decode()

@@ -27,6 +27,7 @@ def check_read(call: Call, info: ObjectInfo) -> Response | None:
     if_match, if_none = call.header("if-match"), call.header("if-none-match")
     since = parse_http_date(call.header("if-modified-since"))
     until = parse_http_date(call.header("if-unmodified-since"))
+    # The order of RFC 9110: ETags decide where both they and times are given.
     if if_match:
         if not matches(if_match, info):
             raise S3Fault("PreconditionFailed")
@@ -85,6 +86,7 @@ def make_delete_check(etag: str, modified: float | None, size: str) -> Check | N
             return
         is_other = (
             (etag and not matches(etag, info))
+            # HTTP's times have whole seconds.
             or (modified is not None and int(modified) != int(info.modified))
             or (size and size != str(info.size_bytes))
         )

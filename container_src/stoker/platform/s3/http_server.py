@@ -24,10 +24,12 @@ _SILENT_SECONDS = 120.0
 _HEAD_SECONDS = 60.0
 _MOST_CONNECTIONS = 1024
 _BACKLOG = 512
+# A client that sends more than that after a refusal loses its connection.
 _DRAINED_BYTES = 16 * 1024 * 1024
 _SMALL_BYTES = 64 * 1024
 _NO_BODY = {204, 304}
 _MOST_DIGITS = 18
+# A value that a client chose, such as response-content-type, must not begin a header of its own.
 _NOT_IN_HEADERS = re.compile("[\0\r\n]")
 
 
@@ -213,6 +215,8 @@ def _serve_connection(
     try:
         with connection:
             connection.settimeout(_SILENT_SECONDS)
+            # Nagle's algorithm would hold a short answer back until the one before was
+            # acknowledged.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stream = Stream(connection)
             with suppress(Disconnected, OSError):
@@ -293,6 +297,7 @@ def _send(request: Request, response: Response, *, stays: bool) -> None:
         elif length <= _SMALL_BYTES:
             connection.sendall(head + os.pread(response.file.fileno(), length, response.offset))
         else:
+            # The head then leaves in one packet with the beginning of the file.
             connection.sendall(head, socket.MSG_MORE)
             _send_file(connection, response)
     finally:

@@ -55,6 +55,8 @@ def join_users(root: Root) -> int:
         A descriptor; who closes it, or dies, is a user no longer.
     """
     lock = os.open(root.folder / "s3.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # Users share the lock; the keeper that ends asks for all of it, and so keeps new users waiting
+    # until it has ended.
     fcntl.flock(lock, fcntl.LOCK_SH)
     return lock
 

@@ -61,6 +61,8 @@ class FolderReader:
         """
         page = Page([], [], None)
         last = b""
+        # The zero byte is the smallest that can follow: the first key that is greater than
+        # `after`.
         lower = max(prefix, after + b"\0" if after else b"")
         while limit:
             for key, path in self.walk(folder, prefix, lower):
@@ -94,6 +96,7 @@ class FolderReader:
             part, file = name
             key = base + part
             if not key.startswith(prefix) and not prefix.startswith(key):
+                # Names are sorted: no later one can begin with the prefix.
                 if key > prefix:
                     stack.pop()
                 continue

@@ -155,6 +155,7 @@ def _find_range(call: Call, info: ObjectInfo) -> tuple[int, int] | None:
         start, end = max(size - int(found[2]), 0), size
         is_empty = not int(found[2]) or not size
     else:
+        # HTTP's last byte is included; from here on `end` is the byte behind it.
         start, end = int(found[1]), min(int(found[2] or size), size - 1) + 1
         is_empty = start >= size
         if found[2] and int(found[2]) < start:  # not a range: ignored

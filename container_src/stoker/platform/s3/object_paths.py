@@ -47,6 +47,7 @@ def place_file(source: bytes, bucket_dir: bytes, key: bytes) -> bytes:
     path, next_to = encode_key(key), encode_next_to_folder(key)
     try:
         _rename(source, bucket_dir, path, key)
+    # There is an object below this key, so its name is a folder's.
     except IsADirectoryError:
         _rename(source, bucket_dir, next_to, key)
         return b"%s/%s" % (bucket_dir, next_to)
@@ -62,6 +63,7 @@ def _rename(source: bytes, bucket_dir: bytes, path: bytes, key: bytes) -> None:
     except FileNotFoundError:
         _make_folders(bucket_dir, path)
         os.rename(source, target)
+    # An object `a` is where `a/b` needs a folder.
     except NotADirectoryError:
         _make_room(bucket_dir, key)
         _make_folders(bucket_dir, path)

@@ -276,6 +276,7 @@ class ObjectStore:
                 check(self.find(bucket, key))
             state = make_state(os.fstat(file.fileno()))
             self.index.put(bucket, key, state, etag, details)
+            # In this order: a process that is killed in between leaves a row that fits no file.
             path = place_file(os.fsencode(file.name), self.bucket_dir(bucket), key)
             self.index.remove(bucket, key, keep_inode=state.inode)
         return ObjectInfo(

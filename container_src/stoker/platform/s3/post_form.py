@@ -155,6 +155,7 @@ def _require_policy(call: Call, fields: Mapping[str, str], text: str) -> tuple[i
             raise S3Fault(
                 "AccessDenied", f"Invalid according to Policy: Policy Condition failed: {name}"
             )
+    # S3 refuses a form with fields that its policy does not name: they would be unsigned.
     extra = {n for n in fields if not n.startswith(("x-ignore-", HEADER))} - named - _UNSIGNED
     if extra:
         names = ", ".join(sorted(extra))

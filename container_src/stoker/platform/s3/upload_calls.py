@@ -39,6 +39,7 @@ from stoker.platform.s3.object_index import Details, Part, Upload
 from stoker.platform.s3.object_store import ObjectInfo
 from stoker.platform.s3.xml_text import document, element, leaf, leaves, parse
 
+# S3's limits for all parts but the last, and for their number.
 _LEAST_PART_BYTES = 5 * 1024 * 1024
 _MOST_PARTS = 10_000
 _MOST_SHOWN = 1000
@@ -187,6 +188,7 @@ def _complete(call: Call, body: bytes) -> ObjectInfo:
             info = call.store.commit(
                 call.bucket,
                 call.key,
+                # A single part becomes the object without a copy.
                 target if len(files) > 1 else only,
                 etag=etag,
                 details=details,
@@ -241,6 +243,7 @@ def _choose_parts(body: bytes, stored: Sequence[Part]) -> list[Part]:
 
 def _make_etag(parts: Sequence[Part]) -> str:
     digests = b"".join(bytes.fromhex(part.etag) for part in parts)
+    # S3's ETag of an upload in parts: the MD5 of the parts' MD5s, and their number.
     return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
 
 
