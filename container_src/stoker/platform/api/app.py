@@ -95,6 +95,8 @@ class _Wire:
             signature = None
         is_for_s3 = signature is not None and signature.service == "s3"
         is_for_mlflow = is_mlflow(message) and not is_for_s3  # a bucket may be named `api`
+        # Without a signature: only S3 has objects that are public, and forms that carry their own
+        # proof.
         if is_for_s3 or (signature is None and not is_for_mlflow):
             return await self._s3.answer(request, message)
         request_id = make_request_id()

@@ -15,6 +15,8 @@ _MOST_DEPTH = 64
 _EPOCH_TAG = 1
 _INDEFINITE = 31
 _BREAK = 0xFF
+# The low five bits of a head (RFC 8949): from 24 to 27 the number is in the 1 to 8 bytes behind,
+# and 31 says that the end is marked.
 _SIZES = {24: 1, 25: 2, 26: 4, 27: 8}
 _FLOATS = {25: ">e", 26: ">f", 27: ">d"}
 _SIMPLE = {20: False, 21: True, 22: None, 23: None}

@@ -20,6 +20,7 @@ NAMESPACE = "/aws/sagemaker/TrainingJobs"
 _DIMENSION = "TrainingJobName"
 _NAME = "monitoring"
 _MOST_LISTED = 500
+# The service's own maximum for one answer of GetMetricData.
 _MOST_DATA_POINTS = 100_800
 _STATISTICS: Mapping[str, Callable[[Point], float]] = {
     **dict.fromkeys(("Average", "Sum", "Minimum", "Maximum"), lambda point: point.value),

@@ -12,6 +12,7 @@ from stoker.platform.api.service import Service
 from stoker.platform.model.faults import validation
 from stoker.platform.model.root import ACCOUNT, NOTEBOOK_NAME, REGION, ROLE_ARN, ROLE_NAME
 
+# AROA is what the ids of AWS's roles begin with.
 _ROLE_ID = "AROASTOKERLOCALROLE00"
 _LONG_AGO = "2020-01-01T00:00:00Z"
 _TRUST = {

@@ -30,6 +30,7 @@ _PREFIXES = {GROUP: "", "/aws/sagemaker/ProcessingJobs": PREFIX}
 """Group → what the names of its jobs begin with on this machine."""
 
 _GROUP_ARN = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:"
+# The service's limits for one answer, in events and in bytes.
 _MOST_EVENTS = 10_000
 _MOST_BYTES = 1024 * 1024
 _MOST_STREAMS = 50
@@ -104,6 +105,7 @@ class LogOperations:
         else:
             first = max(place, start)
             events = _page(_until(read_events(stream, first), end), limit)
+        # With no events the token is the one that came: so clients see that they are at the end.
         last = events[-1].end if events else first
         return {
             "events": [_event(event) for event in events],

@@ -29,6 +29,7 @@ _TEXTS = {
     *("name", "new_name", "page_token", "run_id", "run_name", "run_uuid", "run_view_type"),
     *("alias", "description", "source", "stage", "status", "version", "view_type"),
 }
+# Beyond it a client that reads numbers as floats would see another one.
 _MOST_NUMBER = 2**53
 _NUMBER = re.compile("-?[0-9]{1,18}")
 

@@ -125,6 +125,7 @@ _SIGNATURE_CODES = {
 
 def _read_form(message: Message, body: bytes) -> dict[str, str]:
     try:
+        # A client may send the form as the query of a GET, too.
         text = body.decode() or message.query
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
     except ValueError as error:

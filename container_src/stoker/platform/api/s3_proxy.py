@@ -74,8 +74,11 @@ class S3Proxy:
         try:
             async with self._session.request(
                 request.method,
+                # As it was sent: the signature covers the encoded path.
                 URL(f"http://{self._address}{target}", encoded=True),
                 headers=headers,
+                # S3 would store a Content-Type of aiohttp's with the object; the others are not
+                # the client's either.
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
                 data=_read_body(request) if request.can_read_body else None,
                 allow_redirects=False,

@@ -268,6 +268,8 @@ def _broken(shape: Shape, value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
         yield from _outside(limits, len(value), "have length")
     elif shape.type_name in ("integer", "long", "float", "double"):
         yield from _outside(limits, value, "have value")
+    # A text that is too long is said to be that, and not matched: a pattern may take for ever on
+    # it.
     if shape.type_name != "string" or len(value) > limits.get("max", len(value)):
         return
     if limits.get("enum") and value not in limits["enum"]:

@@ -93,6 +93,7 @@ class TrainingJobs:
             changed = replace(record, request=updated, modified=time.time())
             return change_period(changed) if "ResourceConfig" in changes else changed
 
+        # Before the change: the store is locked while it is made, and must not wait for S3.
         require_buckets(read_request(update(found).request), self._context.storage)
         record = self._store.change(found.name, update)
         self._supervisor.pools.look_again()

@@ -17,6 +17,7 @@ from stoker.platform.model import faults
 from stoker.platform.model.faults import ApiFault
 from stoker.platform.model.signature import Message
 
+# Their clients find the code of an error in XML only.
 _REST_XML = ("cloudfront", "route53")
 # Clients that sign as `sagemaker` but speak REST: the start of their paths → their name.
 _SAGEMAKER_CLIENTS = {
