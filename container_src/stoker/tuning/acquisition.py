@@ -15,6 +15,7 @@ from stoker.tuning.parameters import Categorical, Continuous, Parameter
 
 Array = NDArray[np.float64]
 
+# Chosen on the problems of benchmarks/tuning_search.py (decision 35).
 _GLOBAL, _LOCAL = 600, 400
 _CENTERS = 6
 _REFINED = 3
@@ -22,6 +23,8 @@ _STEPS = 12
 _MOST_LEVELS = 1000
 # Squared distance in lengths of the process: nothing is learnt from a point that is nearer.
 _NEAREST = 1e-7
+# Below it the two terms of the improvement cancel nearly whole; the first term of its series is
+# exact enough there.
 _ASYMPTOTIC_BELOW = -20.0
 
 
@@ -157,6 +160,7 @@ def _neighbours(lattice: Lattice, point: Array) -> Array:
         if levels is None:
             continue
         here = int(np.abs(levels - point[column]).argmin())
+        # Categories have no order: all of them are neighbours.
         reach = len(levels) if lattice.is_category[column] else 2
         for place in range(max(0, here - reach), min(len(levels), here + reach + 1)):
             if place != here:

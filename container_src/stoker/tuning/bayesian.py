@@ -15,6 +15,7 @@ from stoker.tuning.study import Goal, Study, Trial, TrialState
 
 Array = NDArray[np.float64]
 
+# The time of a suggestion grows with the cube of this.
 _MOST_POINTS = 160
 _WORST = 2.0
 _LARGEST = 1e100  # differences of larger numbers are not finite
@@ -60,6 +61,8 @@ def rank_points(study: Study, number: int, trials: Sequence[Trial]) -> Array:
         values[own] = standardize(seen.costs[own], typical=typical)
     kept = _choose_points(values)
     posterior = fit(points[kept], values[kept], lattice.is_category)
+    # Of seed and number alone: a search that was killed continues with the same trials (decision
+    # 35).
     source = np.random.default_rng([study.seed, number])
     weights = posterior.weights
     if number % _DOUBT_EVERY == 0:

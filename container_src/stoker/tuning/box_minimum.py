@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 Function = Callable[[Vector], tuple[float, Vector]]
 
+# Armijo's condition: a step must bring this share of what the slope promises.
 _SUFFICIENT = 1e-4
 _SHORTEST = 1e-4
 _FLAT = 1e-5
@@ -68,6 +69,7 @@ def _search_line(
 
 def _update(inverse: Vector, step: Vector, change: Vector, scale: float) -> Vector:
     product = float(step @ change)
+    # Not convex along this step: after BFGS's update the next direction could lead uphill.
     if product <= 1e-10:
         return inverse * scale
     if scale != 1.0:  # after the first step the curvature is known, at least in one direction

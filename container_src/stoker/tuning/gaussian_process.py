@@ -17,6 +17,7 @@ from stoker.tuning.box_minimum import find_minimum
 Array = NDArray[np.float64]
 
 _ROOT = math.sqrt(5.0)
+# Points that coincide would make the covariance singular.
 _JITTER = 1e-8
 # The most points that the kernel's parameters are fitted to; all points are used to predict.
 _MOST_TO_FIT = 70
@@ -105,6 +106,7 @@ def condition(
     covariance = amplitude * _matern(squares)
     covariance[np.diag_indices(len(points))] += noise + _JITTER * amplitude
     inverse = np.linalg.inv(covariance)
+    # numpy.linalg.inv leaves the two halves different in the last bits.
     inverse = (inverse + inverse.T) / 2
     return Posterior(
         points=points,
@@ -144,6 +146,7 @@ def _fit_parameters(points: Array, values: Array, is_category: NDArray[np.bool_]
         return value + 0.5 * float(off @ off), slope + off / spread
 
     low, high = center - _BOUND, center + _BOUND
+    # The values have deviation 1: more noise than that would explain all of them.
     high[-1] = 0.0
     # With little noise the likelihood is flat in it, so the way starts with more than expected.
     starts = [center.copy(), center.copy()]
@@ -188,6 +191,7 @@ def _weighted_squares(
     squares = (a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * (a @ b.T)
     for column in np.flatnonzero(is_category):
         squares = squares + weights[column] * (left[:, column][:, None] != right[:, column][None])
+    # Rounding may leave it just below 0, and a root is taken of it.
     return np.asarray(np.maximum(squares, 0.0))
 
 

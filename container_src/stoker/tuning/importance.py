@@ -43,6 +43,7 @@ def estimate_importance(study: Study, trials: Sequence[Trial]) -> list[Importanc
         return []
     lattice = make_lattice(study.space.parameters)
     values = standardize(costs, typical=float(np.median(costs)))
+    # Always the same: a page that is rendered again shows the same numbers.
     source = np.random.default_rng(0)
     cube = [lattice.snap(source.random((_SAMPLES, dimensions))) for _ in range(2)]
     size = min(max(6, round(_SHARE * len(values))), _MOST_TRIALS)

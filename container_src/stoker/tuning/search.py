@@ -13,6 +13,7 @@ from stoker.tuning.parameters import Categorical
 from stoker.tuning.space import SearchSpace
 from stoker.tuning.study import Strategy, Study, Trial
 
+# So many misses in a row mean that little of the space is left.
 _DRAWS = 200
 
 

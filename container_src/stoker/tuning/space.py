@@ -10,6 +10,7 @@ from typing import Any
 from stoker.errors import SearchInvalid
 from stoker.tuning.parameters import Categorical, Continuous, Integer, Parameter, Scaling
 
+# The service's limits: hyperparameters of a job, values of a category, characters of a value.
 MOST_PARAMETERS = 30
 MOST_VALUES = 30
 _MOST_CHARACTERS = 256

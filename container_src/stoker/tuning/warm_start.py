@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from stoker.tuning.study import Goal, Trial
 
+# The API's limit for ParentHyperParameterTuningJobs.
 MOST_PARENTS = 5
 
 
