@@ -1,4 +1,4 @@
-"""Stoker on the user's machine: the commands, and the local platform in a notebook."""
+"""Stoker in a notebook: the local platform, and the SDK's rules as environment variables."""
 
 from __future__ import annotations
 

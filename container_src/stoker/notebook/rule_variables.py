@@ -13,6 +13,7 @@ from stoker.debugging.specs import Action, RuleSpec, make_rule, write_specs
 from stoker.debugging.specs.settings import make_spec
 from stoker.errors import RuleInvalid
 
+# SageMaker's limits for Environment: variables, and characters of a value.
 _MOST_VARIABLES = 100
 _VALUE_CHARACTERS = 512
 

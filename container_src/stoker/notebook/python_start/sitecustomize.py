@@ -40,6 +40,7 @@ _WAITING = {
     "sagemaker.core.common_utils": False,
 }
 _SHORTEST_SECONDS, _LONGEST_SECONDS, _SHARE = 0.5, 2.0, 0.05
+# Half a second of waiting then counts as the 30 s after which SDK v2 looks at the status.
 _HASTE = 60
 
 
