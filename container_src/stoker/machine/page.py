@@ -1,7 +1,8 @@
-"""Pages that a command writes where the user asked for them."""
+"""Files for people that a command writes where the user asked for them."""
 
 from __future__ import annotations
 
+import gzip
 import sys
 from pathlib import Path
 
@@ -15,10 +16,25 @@ def write_page(file: Path, page: str) -> None:
     Raises:
         UsageRefused: it cannot be written there.
     """
+    _write(file, page.encode(), option="--html", advice="open it in a browser")
+
+
+def write_trace(file: Path, trace: str) -> None:
+    """The same for a trace; it is packed if the file's name ends with `.gz`.
+
+    Raises:
+        UsageRefused: it cannot be written there.
+    """
+    content = gzip.compress(trace.encode(), 6) if file.suffix == ".gz" else trace.encode()
+    _write(file, content, option="--trace", advice="open it at ui.perfetto.dev")
+
+
+def _write(file: Path, content: bytes, *, option: str, advice: str) -> None:
     try:
-        file.write_text(page, encoding="utf-8")
+        file.write_bytes(content)
     except OSError as error:
         raise UsageRefused(
-            f"{file} cannot be written: {error.strerror}", fix="pass --html FILE in another folder"
+            f"{file} cannot be written: {error.strerror}",
+            fix=f"pass {option} FILE in another folder",
         ) from error
-    print(f"{file}: {show_size(len(page.encode()))}; open it in a browser", file=sys.stderr)
+    print(f"{file}: {show_size(len(content))}; {advice}", file=sys.stderr)

@@ -20,6 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("profiler-report.html"),
         help="the page (profiler-report.html)",
     )
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE", help="a trace as well (.json or .json.gz)"
+    )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument("--instance-type", metavar="TYPE", help="whose price counts")
     parser.add_argument("--region", metavar="REGION", help="of the job and of the price")
