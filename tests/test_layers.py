@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "runtime": {"stoker", *BOTTOM},
     "worker": {"stoker", *BOTTOM, *CAPABILITIES},
     "stoker": {"worker", *BOTTOM, *CAPABILITIES},
-    "report": {*BOTTOM, "debugging"},
+    "report": {*BOTTOM, "debugging", "metrics"},
     "machine": {"stoker", *BOTTOM},
     "conformance": {"stoker", "machine", *BOTTOM},
     "cloud": {"stoker", "machine", *BOTTOM},

@@ -15,6 +15,7 @@ from stoker.bus.job_phases import JobPhase
 from stoker.cli.main import main
 from stoker.debugging.profiler_rules.profile import Profile
 from stoker.report.figures.bill import make_bill
+from stoker.report.figures.headroom import find_headroom
 from stoker.report.figures.outliers import find_outliers
 from stoker.report.figures.run import Run, Stage, evaluate_rules, find_traces, read_profile
 from stoker.report.insights import find_insights
@@ -24,6 +25,7 @@ from tests.debugging.profiler_rules.profiles import (
     make_machine,
     make_profile,
     make_steps,
+    write_samples,
     write_steps,
 )
 from tests.report.sick_runs import SICK, make_step, write_healthy, write_slow_loader
@@ -152,8 +154,10 @@ def test_operators_and_memory_come_from_traces_and_damaged_ones_are_named(tmp_pa
         {
             "ph": "i",
             "name": "[memory]",
-            "ts": 5,
-            "args": {"Device Type": 0, "Total Allocated": 9000},
+            "pid": 1,
+            "tid": 1,
+            "ts": 15,
+            "args": {"Device Type": 0, "Total Allocated": 9000, "Bytes": 7000},
         },
     ]
     file = tmp_path / "algo-1_0.1.pt.trace.json.gz"
@@ -165,7 +169,8 @@ def test_operators_and_memory_come_from_traces_and_damaged_ones_are_named(tmp_pa
     assert re.search(r"aten::addmm\s+80 %", text)
     assert re.search(r"aten::linear\s+20 %", text)
     assert "gemm" in text
-    assert "9 kB" in text
+    assert "up to 9 kB" in text
+    assert re.search(r"aten::addmm\s+7 kB\s+1 ", text)
     assert "bad.pt.trace.json cannot be read" in page
 
 
@@ -206,6 +211,55 @@ def test_the_command_writes_page_summary_and_comparison(two_runs, tmp_path, caps
     assert json.loads(capsys.readouterr().out)["advice"][0]["key"] == "data"
     assert main(["report", str(tmp_path), "--html", str(page)]) == 2
     assert "there is no profile" in capsys.readouterr().err
+
+
+def test_a_trace_has_steps_with_their_parts_and_the_machine(two_runs, tmp_path, capsys):
+    file = tmp_path / "trace.json.gz"
+    page = str(tmp_path / "page.html")
+    assert main(["report", str(two_runs[1]), "--html", page, "--trace", str(file)]) == 0
+    events = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert sorted(names.values()) == ["algo-1", "algo-1 rank 0"]
+    steps = [e for e in events if e["ph"] == "X" and e["name"].startswith("step ")]
+    waits = [e for e in events if e["name"] == "data wait"]
+    assert len(steps) == len(waits) == 300
+    assert waits[0]["ts"] == steps[0]["ts"]
+    assert waits[0]["dur"] == pytest.approx(200_000, rel=0.01)
+    assert {e["name"] for e in events if e["ph"] == "C"} == {"CPU %", "memory bytes"}
+    assert "ui.perfetto.dev" in capsys.readouterr().err
+    assert main(["report", str(two_runs[1]), "--html", page, "--trace", "/none/t.json"]) == 2
+
+
+def test_the_largest_batch_of_a_training_on_cpu_is_reasoned_from_what_steps_take(tmp_path):
+    steps = [make_step() for _ in range(300)]
+    end = write_steps(tmp_path, steps, loaders=({"batch_size": 32},))
+    # The process takes 0.5 GB before its first step, then 1.5 GB: 1 GB for batches of 32.
+    seconds = np.arange(-4, end - START, 0.5)
+    figures = {
+        ("process", "ProcessMemoryBytes", "100 python"): np.where(seconds < 0, 0.5e9, 1.5e9),
+        ("memory", "MemoryBytes", "used"): np.full(len(seconds), 2.4e9),
+        ("memory", "MemoryBytes", "limit"): np.full(len(seconds), 8e9),
+    }
+    write_samples(tmp_path, figures, start=START - 4)
+    run = read(tmp_path)
+    (found,) = find_headroom(run.profile)
+    assert found.limit_bytes == 8e9
+    # 2.4 of 8 GB are used: 4.8 GB are left below 90 %, at 31.25 MB for each sample.
+    assert found.largest_batch == pytest.approx(32 + 4.8e9 / (1e9 / 32), rel=0.06)
+    assert "31.2 MB for each sample" in found.reasoning
+    page = render_report(run)
+    assert "would fit (now 32)" in page
+    assert '"name":"rank 0"' in page
+
+
+def test_metrics_of_the_job_are_on_the_page():
+    points = [(START + n, value) for n, value in enumerate([0.5, float("nan"), -0.25])]
+    page = render_report(
+        make_run(Profile(steps=[make_steps([0.1] * 5)]), metrics={"loss": points})
+    )
+    facts = json.loads(re.search(r'id="facts">(.*?)</script>', page)[1])
+    assert facts["metrics"][0]["lines"][0]["means"] == [0.5, -0.25]
+    assert 'id="metrics-charts"' in page
 
 
 @pytest.mark.browser

@@ -35,10 +35,15 @@ from stoker.debugging.report.curves import read_curves
 from stoker.debugging.specs import RuleSpec, read_specs
 from stoker.debugging.tensors import SavedTensors
 from stoker.errors import RuleInvalid
-from stoker.report.figures.run import Run, evaluate_rules, find_traces, read_profile
+from stoker.metrics.jsonl import metrics_file, parse_lines
+from stoker.report.figures.run import (
+    PROFILER_REPORT,
+    Run,
+    evaluate_rules,
+    find_traces,
+    read_profile,
+)
 from stoker.report.page import render_report
-
-RULE = "ProfilerReport"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     page = render_report(run)
     evaluate_added_rules(job, run.profile)
     files = [profiler_report_file(job.paths)]
-    for name in [spec.name for spec in specs] or [RULE]:
+    for name in [spec.name for spec in specs] or [PROFILER_REPORT]:
         files.append(f"{rule_output_dir(job.paths)}/{name}/{REPORTS[0]}/profiler-report.html")
         folder = Path(rule_output_dir(job.paths), name, *REPORTS)
         if not folder.is_dir():  # nothing evaluated the rules while the job ran
@@ -67,11 +72,7 @@ def read_run(job: Job, outcome: str, settings: Mapping[str, str]) -> Run:
     """What the files of a job tell, on the host that it ran on."""
     folder = Path(profiler_dir(job.paths, job.services.profiler))
     profile, remarks = read_profile(folder)
-    try:
-        rules, is_quick = evaluate_rules(profile, settings)
-    except RuleInvalid as error:
-        rules, is_quick = evaluate_rules(profile)
-        remarks.append(f"The settings of {RULE} are not valid: {error.message}")
+    rules, is_quick = evaluate_rules(profile, settings, remarks)
     findings = tuple(read_findings(findings_file(job.paths)))
     saved = SavedTensors(tensors_dir(job.paths, job.services.debug_hook))
     cluster = job.cluster
@@ -86,6 +87,7 @@ def read_run(job: Job, outcome: str, settings: Mapping[str, str]) -> Run:
         statuses=tuple(read_rule_statuses(job.paths)),
         findings=findings,
         curves=tuple(read_curves(saved, required_steps=[fired.step for fired in findings])),
+        metrics=_read_metrics(job),
         traces=find_traces(folder, *_trace_folders(job)),
         hosts=tuple(cluster.hosts),
         remarks=remarks,
@@ -109,6 +111,19 @@ def evaluate_added_rules(job: Job, profile: Profile) -> None:
         _try_to_write(partial(write_rule_statuses, job.paths, statuses), "rules.json")
 
 
+def _read_metrics(job: Job) -> dict[str, list[tuple[float, float]]]:
+    """What `job.log` of rank 0 has written."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    try:
+        with open(metrics_file(job), encoding="utf-8") as file:
+            for moment, _, metrics in parse_lines(file):
+                for name, value in metrics.items():
+                    found.setdefault(name, []).append((moment, value))
+    except (OSError, UnicodeDecodeError):  # none were logged, or the file is damaged
+        pass
+    return found
+
+
 def _trace_folders(job: Job) -> list[Path]:
     folders = (job.services.tensorboard_dir, job.paths.output_data_dir)
     return [Path(folder) for folder in folders if folder and os.path.isdir(folder)]
@@ -119,7 +134,7 @@ def _read_report_specs(job: Job) -> list[RuleSpec]:
         specs = read_specs(read_rule_plan(job.paths) or "[]")
     except (OSError, RuleInvalid):
         return []
-    return [spec for spec in specs if spec.rule == RULE]
+    return [spec for spec in specs if spec.rule == PROFILER_REPORT]
 
 
 def _write_page(file: str, page: str) -> None:

@@ -34,8 +34,9 @@ def find_missing(run: Run) -> list[str]:
     absent = sorted(set(run.hosts) - set(profile.nodes))
     if absent:
         missing.append(
-            f"Files of {', '.join(absent)} are not there: each host writes to its own disk, and "
-            "only the leader makes this page. `stoker report JOB` reads those of all hosts."
+            f"Files of {', '.join(absent)} are not there: the leader made this page in its "
+            "container, and each host writes to its own disk. stoker report JOB has all hosts, as "
+            "has the page that the local platform keeps in S3."
         )
     missing += [
         f"{facts.host} rank {facts.rank}: {facts.reason}"

@@ -2,7 +2,7 @@
 // Timelines that share one window of time: drag to zoom, double-click for everything.
 const facts = JSON.parse(document.getElementById("facts").textContent);
 let WIDTH = 960;
-const LEFT = 52, RIGHT = 8, HEIGHT = 120, TOP = 6, BOTTOM = 20;
+const LEFT = 64, RIGHT = 8, HEIGHT = 120, TOP = 6, BOTTOM = 20;
 const NS = "http://www.w3.org/2000/svg";
 let view = [facts.start, facts.end];
 const charts = [];
@@ -22,17 +22,19 @@ function element(name, text, parent, kind) {
 }
 function amount(value, unit) {
   if (value === null || value === undefined) return "–";
+  if (value === 0) return "0";
   if (unit === "%") return `${value.toFixed(value < 10 ? 1 : 0)} %`;
   if (unit === "s") return value >= 1 ? `${value.toPrecision(3)} s` : `${(value * 1000).toPrecision(3)} ms`;
   for (const [size, name] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]])
     if (value >= size) return `${(value / size).toPrecision(3)} ${name}${unit}`;
-  return `${value.toPrecision(3)} ${unit}`;
+  if (!unit && value !== 0 && Math.abs(value) < 1e-3) return value.toExponential(1);
+  return `${value.toPrecision(3)} ${unit}`.trim();
 }
-function clock(seconds) {
-  const whole = Math.max(0, seconds);
-  if (whole < 90) return `${whole.toFixed(whole < 10 ? 1 : 0)} s`;
-  if (whole < 5400) return `${(whole / 60).toFixed(1)} min`;
-  return `${(whole / 3600).toFixed(2)} h`;
+function clock(seconds, whole = seconds) {  // `whole` chooses the unit: one for a whole axis
+  if (seconds === 0) return "0";
+  if (whole < 90) return `${seconds.toFixed(whole < 10 ? 1 : 0)} s`;
+  if (whole < 5400) return `${(seconds / 60).toFixed(1)} min`;
+  return `${(seconds / 3600).toFixed(2)} h`;
 }
 const across = (time) => LEFT + (time - view[0]) / Math.max(view[1] - view[0], 1e-6) * (WIDTH - LEFT - RIGHT);
 const timeAt = (svg, event) => {
@@ -67,6 +69,12 @@ function highest(spec) {
   if (spec.unit === "%") return top > 50 ? 100 : Math.max(10, Math.ceil(top / 10) * 10);
   return top * 1.05 || 1;
 }
+function range(spec) {  // of a metric, which need not begin at zero
+  const seen = spec.lines.flatMap((line) => line.means.filter((mean, n) =>
+    mean !== null && line.times[n] >= view[0] && line.times[n] <= view[1]));
+  const low = Math.min(...seen), top = Math.max(...seen);
+  return seen.length && top > low ? [low, top] : [(seen[0] || 0) - 1, (seen[0] || 0) + 1];
+}
 function path(line, values, up) {
   let text = "", pen = false;
   // One point outside of the window on each side, so that lines reach the edges.
@@ -79,17 +87,17 @@ function path(line, values, up) {
   }
   return text;
 }
-function axes(svg, top, unit, up) {
+function axes(svg, low, top, unit, up) {
   for (const share of [0, .5, 1]) {
-    const y = up(top * share);
+    const value = low + (top - low) * share, y = up(value);
     node("path", { class: "grid", d: `M${LEFT} ${y}H${WIDTH - RIGHT}` }, svg);
-    node("text", { x: LEFT - 5, y: y + 4, "text-anchor": "end" }, svg).textContent = amount(top * share, unit);
+    node("text", { x: LEFT - 5, y: y + 4, "text-anchor": "end" }, svg).textContent = amount(value, unit);
   }
   for (const share of WIDTH < 600 ? [0, .5, 1] : [0, .25, .5, .75, 1]) {
     const time = view[0] + share * (view[1] - view[0]);
     const anchor = share === 0 ? "start" : share === 1 ? "end" : "middle";
     node("text", { x: across(time), y: HEIGHT + TOP + 15, "text-anchor": anchor }, svg)
-      .textContent = clock(time - facts.start);
+      .textContent = clock(Math.max(0, time - facts.start), view[1] - facts.start);
   }
 }
 function draw(chart) {
@@ -106,9 +114,9 @@ function draw(chart) {
       width: Math.max(1, across(band.end) - x), height: HEIGHT }, inner);
     node("title", {}, rect).textContent = `${band.kind}, ${clock(band.end - band.start)}`;
   }
-  const top = spec.stack ? stackTop(spec) : highest(spec);
-  const up = (value) => TOP + HEIGHT - Math.min(value / top, 1.05) * HEIGHT;
-  axes(svg, top, spec.unit, up);
+  const [low, top] = spec.stack ? [0, stackTop(spec)] : spec.isFree ? range(spec) : [0, highest(spec)];
+  const up = (value) => TOP + HEIGHT - Math.min((value - low) / (top - low), 1.05) * HEIGHT;
+  axes(svg, low, top, spec.unit, up);
   if (spec.stack) drawStack(spec, inner, top);
   else spec.lines.forEach((line, n) => {
     if (line.highs.length) node("path", { class: `high c${n % 8}`, d: path(line, line.highs, up) }, inner);
@@ -153,7 +161,7 @@ function say(time) {
       const high = line.highs.length && line.highs[n] !== null ? ` (up to ${amount(line.highs[n], chart.spec.unit)})` : "";
       return `${line.name} ${amount(line.means[n], chart.spec.unit)}${high}`;
     });
-    chart.tip.textContent = `at ${clock(time - facts.start)}: ${parts.join(" · ")}`;
+    chart.tip.textContent = `at ${clock(Math.max(0, time - facts.start))}: ${parts.join(" · ")}`;
   }
 }
 function listen(chart) {
@@ -217,6 +225,14 @@ if (steps && facts.steps.length) {
       times: facts.parts.times, end: facts.parts.end, lines });
   }
 }
+const memory = document.getElementById("memory-charts");
+if (memory) for (const host of facts.memory)
+  for (const chart of host.charts) {
+    const title = facts.memory.length > 1 ? `${chart.title}, ${host.name}` : chart.title;
+    makeChart(memory, { ...chart, title, host: host.name });
+  }
+const metrics = document.getElementById("metrics-charts");
+if (metrics) for (const chart of facts.metrics) makeChart(metrics, { ...chart, isFree: true });
 const timelines = document.getElementById("timelines-charts");
 if (timelines && facts.hosts.length) {
   buttons(timelines);

@@ -18,6 +18,7 @@ from stoker.report.missing import find_missing
 from stoker.report.sections import (
     render_debugger,
     render_memory,
+    render_metrics,
     render_operators,
     render_ranks,
     render_rules,
@@ -27,6 +28,9 @@ from stoker.report.sections import (
 from stoker.report.verdict import make_verdict, show_usd
 
 _TEMPLATE = Path(__file__).with_name("page.html")
+_LEAST_SHARE = 0.0005
+"""A heading with less is not shown: it would be 0.0 %."""
+
 _LOSSES = ("data", "transfer", "checkpoint", "logging", "other", "idle")
 
 
@@ -45,6 +49,7 @@ def render_report(run: Run, *, other: Run | None = None) -> str:
         "ranks": render_ranks(run),
         "timelines": render_timelines(run),
         "memory": render_memory(run, operators),
+        "metrics": render_metrics(run),
         "operators": render_operators(operators),
         "rules": render_rules(run),
         "debugger": render_debugger(run),
@@ -52,7 +57,7 @@ def render_report(run: Run, *, other: Run | None = None) -> str:
     return make_page(
         _TEMPLATE,
         title=run.title,
-        facts=make_charts(run, operators),
+        facts=make_charts(run),
         lead=_render_lead(run, make_verdict(run, bill, insights)),
         contents=_render_contents(sections),
         bill=render_bill(bill),
@@ -68,31 +73,34 @@ def render_bill(bill: Bill) -> str:
     rows, before = [], 0.0
     for heading, words in HEADINGS.items():
         seconds, share = bill.seconds[heading], bill.share(heading)
-        if not seconds and heading not in bill.unknown:
+        if share < _LEAST_SHARE:
             continue
         kind = "use" if heading in USEFUL else "loss" if heading in _LOSSES else "rest"
         bar = f'<div class="bar"><i class="{kind}" style="left:{100 * before:.3f}%;'
         bar += f'width:{100 * share:.3f}%"></i></div>'
-        figures = f"{show_seconds(seconds)}" if seconds else "–"
-        why = bill.unknown.get(heading, "")
-        note = f'<br><span class="soft">{escape(why)}</span>' if why else ""
         rows.append(
-            f'<tr data-heading="{heading}"><td>{escape(words)}{note}</td><td>{bar}</td>'
-            f'<td class="n">{figures}</td><td class="n">{show_share(share)}</td>'
-            f'<td class="n">{show_usd(bill.usd(seconds))}</td></tr>'
+            f'<tr data-heading="{heading}"><td>{escape(words)}</td><td>{bar}</td>'
+            f"{_render_figures(bill, seconds)}</tr>"
         )
         before += share
-    total = show_usd(bill.usd(bill.total_seconds))
-    rows.append(
-        f'<tr><th>all</th><th></th><th class="n">{show_seconds(bill.total_seconds)}</th>'
-        f'<th class="n">100 %</th><th class="n">{total}</th></tr>'
+    total = _render_figures(bill, bill.total_seconds).replace("td", "th")
+    rows.append(f"<tr><th>all</th><th></th>{total}</tr>")
+    cost = "" if bill.usd_per_hour is None else '<th class="n">cost</th>'
+    head = f'<th></th><th></th><th class="n">time</th><th class="n">share</th>{cost}'
+    unknown = "".join(
+        f'<p class="soft">No figure for {escape(HEADINGS[heading])}: {escape(why)}.</p>'
+        for heading, why in bill.unknown.items()
     )
-    head = (
-        '<th></th><th></th><th class="n">time</th><th class="n">share</th><th class="n">cost</th>'
-    )
-    return (
-        f'<table class="bill"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    )
+    table = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f'<table class="bill">{table}</table>{unknown}'
+
+
+def _render_figures(bill: Bill, seconds: float) -> str:
+    share = seconds / bill.total_seconds if bill.total_seconds else 0.0
+    cells = [show_seconds(seconds), show_share(share)]
+    if bill.usd_per_hour is not None:
+        cells.append(show_usd(bill.usd(seconds)))
+    return "".join(f'<td class="n">{cell}</td>' for cell in cells)
 
 
 def _render_lead(run: Run, verdict: Sequence[str]) -> str:

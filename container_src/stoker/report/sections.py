@@ -11,7 +11,7 @@ from stoker.bus.progress import show_size
 from stoker.bus.step_records import SPLIT
 from stoker.debugging.profiler_rules.skewed_ranks import own_seconds
 from stoker.debugging.report.curves import render_chart
-from stoker.report.figures.headroom import find_headroom
+from stoker.report.figures.headroom import Headroom, find_batch, find_headroom
 from stoker.report.figures.operators import Operator, Operators
 from stoker.report.figures.outliers import find_outliers
 from stoker.report.figures.run import Run
@@ -19,6 +19,7 @@ from stoker.report.insights.insight import show_seconds, show_share
 
 _MOST_RANKS = 64
 _MOST_OPERATORS = 20
+_MOST_ALLOCATORS = 10
 
 
 def render_steps(run: Run) -> str:
@@ -31,11 +32,11 @@ def render_steps(run: Run) -> str:
             continue
         total = float(one.seconds.sum()) or 1e-9
         p50, p95 = np.percentile(one.each, (50, 95))
-        cells = [one.steps, show_seconds(float(p50)), show_seconds(float(p95))]
+        cells = [f"{one.steps:,}", show_seconds(float(p50)), show_seconds(float(p95))]
         cells += [show_seconds(float(one.longest.max()))]
         cells += [show_share(float(one.part(name).sum()) / total) for name in SPLIT]
         name = f"{one.name}{'' if one.mode == 'TRAIN' else ', evaluation'}"
-        rows.append([_whole(name), *(str(cell) for cell in cells)])
+        rows.append([_whole(name), *cells])
     head = ["", "steps", "median", "95 %", "longest", *(name.replace("_", " ") for name in SPLIT)]
     return (
         '<h2 id="steps">Steps</h2><div class="card"><div id="steps-charts"></div>'
@@ -57,7 +58,7 @@ def render_ranks(run: Run) -> str:
             f'<i class="use other" style="left:{100 * own / longest:.2f}%;'
             f'width:{100 * max(0.0, whole - own) / longest:.2f}%"></i></div>'
         )
-        cells = [show_seconds(own), show_seconds(whole), str(one.steps)]
+        cells = [show_seconds(own), show_seconds(whole), f"{one.steps:,}"]
         rows.append([_whole(one.name), bar, *cells])
     more = len(ranks) - _MOST_RANKS
     note = f'<p class="soft">and {more} more ranks</p>' if more > 0 else ""
@@ -71,30 +72,40 @@ def render_ranks(run: Run) -> str:
 def render_timelines(run: Run) -> str:
     if not run.profile.samples:
         return ""
-    return '<h2 id="timelines">Machines</h2><div class="card" id="timelines-charts"></div>'
+    note = "The same as a trace for ui.perfetto.dev: stoker report JOB --trace trace.json.gz"
+    return (
+        '<h2 id="timelines">Machines</h2><div class="card"><div id="timelines-charts"></div>'
+        f'<p class="soft">{note}</p></div>'
+    )
 
 
 def render_memory(run: Run, operators: Operators) -> str:
-    """How much was left, and where the peak of a trace was."""
+    """How much was left over time, the largest batch, and which operators allocated most."""
     headroom = find_headroom(run.profile)
     if not headroom and not operators.memory:
         return ""
     rows = []
     for one in headroom:
-        batch = (
-            f"a batch of about {one.largest_batch} would fit (now {one.batch_size})"
-            if one.largest_batch
-            else ""
-        )
         bar = (
             '<div class="bar"><i class="use" style="'
             f'width:{min(100.0, 100 * one.share):.1f}%"></i></div>'
         )
-        cells = [bar, show_size(one.peak_bytes), show_size(one.limit_bytes), show_share(one.share)]
-        rows.append([escape(one.name), *cells, escape(batch)])
-    table = _table(["", "", "highest", "limit", "share", "headroom"], rows) if rows else ""
+        left = show_size(max(0.0, one.limit_bytes - one.peak_bytes))
+        cells = [show_size(one.peak_bytes), show_size(one.limit_bytes), show_share(one.share)]
+        rows.append([escape(one.name), bar, *cells, left])
+    head = ["", "", "highest", "limit", "share", "left"]
+    table = _table(head, rows) if rows else ""
+    batches = "".join(_render_batch(run, one) for one in headroom)
+    charts = '<div id="memory-charts"></div>'
     peaks = _render_trace_memory(operators)
-    return f'<h2 id="memory">Memory</h2><div class="card">{table}{peaks}</div>'
+    return f'<h2 id="memory">Memory</h2><div class="card">{table}{batches}{charts}{peaks}</div>'
+
+
+def render_metrics(run: Run) -> str:
+    """What the script has logged, on the same axis of time."""
+    if not run.metrics:
+        return ""
+    return '<h2 id="metrics">Metrics</h2><div class="card" id="metrics-charts"></div>'
 
 
 def render_operators(operators: Operators) -> str:
@@ -142,7 +153,7 @@ def render_rules(run: Run) -> str:
     return (
         '<h2 id="rules">Rules of the profiler</h2><div class="card">'
         f'<p class="soft">{escape(lead)}'
-        f"{quick}</p>{_table(head, rows, left=(0, 1, 2, 5))}</div>"
+        f"{quick}</p>{_table(head, rows, text=(0, 1, 5, 2))}</div>"
     )
 
 
@@ -166,7 +177,7 @@ def render_debugger(run: Run) -> str:
         for rule in statuses
     ]
     table = (
-        _table(["rule", "status", "step", "what was seen"], rows, left=(0, 1, 3)) if rows else ""
+        _table(["rule", "status", "step", "what was seen"], rows, text=(0, 1, 3)) if rows else ""
     )
     return f'<h2 id="debugger">Debugger</h2><div class="card">{chart}{table}</div>'
 
@@ -177,7 +188,7 @@ def _render_outliers(run: Run) -> str:
         return ""
     rows = [
         [
-            f"{one.number}",
+            f"{one.number:,}",
             _whole(one.series.name + ("" if one.series.mode == "TRAIN" else ", evaluation")),
             show_seconds(one.seconds),
             f"{one.seconds / one.usual_seconds:.1f} ×" if one.usual_seconds else "–",
@@ -186,15 +197,54 @@ def _render_outliers(run: Run) -> str:
         for one in outliers
     ]
     head = ["step", "rank", "took", "of the median", "what else happened"]
-    return f"<h3>The slowest steps</h3>{_table(head, rows, left=(1, 4))}"
+    return f"<h3>The slowest steps</h3>{_table(head, rows, text=(1, 4))}"
+
+
+def _render_batch(run: Run, one: Headroom) -> str:
+    """The largest batch that would fit, with the sum behind it."""
+    if not one.largest_batch:
+        return ""
+    batch = max((find_batch(run.profile, node) for node in run.profile.nodes), default=0)
+    fits = (
+        f"a batch of about {one.largest_batch:,} would fit (now {batch})"
+        if one.largest_batch > batch
+        else f"no larger batch than {batch} would fit"
+    )
+    return (
+        f"<p><b>{escape(one.name)}:</b> {fits}. "
+        f'<span class="soft">An estimate: {escape(one.reasoning)}.</span></p>'
+    )
 
 
 def _render_trace_memory(operators: Operators) -> str:
-    lines = [
-        f"{escape(device)} in the traced steps: up to {show_size(max(y for _, y in points))}"
-        for device, points in operators.memory.items()
+    """Memory in the traced steps: its course, and who allocated it."""
+    parts = [_render_course(device, points) for device, points in operators.memory.items()]
+    by_bytes = sorted(operators.operators.items(), key=lambda each: -each[1].allocated_bytes)
+    rows = [
+        [escape(name[:80]), show_size(one.allocated_bytes), f"{one.allocations:,}"]
+        for name, one in by_bytes[:_MOST_ALLOCATORS]
+        if one.allocated_bytes
     ]
-    return f'<p class="soft">{"; ".join(lines)}</p>' if lines else ""
+    if rows:
+        head = ["operator", "allocated", "times"]
+        parts.append(f"<h3>Operators by memory, in the traces</h3>{_table(head, rows)}")
+    return "".join(parts)
+
+
+def _render_course(device: str, points: Sequence[tuple[float, float]]) -> str:
+    """One device as a small chart with an axis of its own: a trace takes a second of a job."""
+    peak = max(size for _, size in points) or 1.0
+    end = max(moment for moment, _ in points) or 1e-9
+    line = " ".join(
+        f"{'L' if place else 'M'}{960 * moment / end:.1f} {4 + 76 * (1 - size / peak):.1f}"
+        for place, (moment, size) in enumerate(points)
+    )
+    return (
+        f"<h3>{escape(device)} in the traced steps: up to {show_size(peak)} in "
+        f'{show_seconds(end)}</h3><svg viewBox="0 0 960 84" preserveAspectRatio="none" '
+        f'class="course" role="img" aria-label="memory of {escape(device)} in the traced steps">'
+        f'<path class="curve c0" d="{line}" vector-effect="non-scaling-stroke"/></svg>'
+    )
 
 
 def _render_operator_table(found: dict[str, Operator]) -> str:
@@ -206,7 +256,7 @@ def _render_operator_table(found: dict[str, Operator]) -> str:
             show_share(one.own_us / whole),
             show_seconds(one.own_us / 1e6),
             show_seconds(one.total_us / 1e6),
-            str(one.calls),
+            f"{one.calls:,}",
         ]
         for name, one in top
     ]
@@ -219,17 +269,25 @@ def _whole(name: str) -> str:
 
 
 def _table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence[int] = (0,)
 ) -> str:
-    """HTML in the cells; numbers to the right."""
+    """HTML in the cells.
 
-    def cell(tag: str, place: int, text: str) -> str:
-        kind = "" if place in left or text.startswith("<div") else ' class="n"'
-        return f"<{tag}{kind}>{text}</{tag}>"
+    Args:
+        head: of the columns.
+        rows: their cells.
+        text: the columns that are not numbers; the last of them gets the most room.
+    """
 
-    top = "".join(cell("th", place, escape(text)) for place, text in enumerate(head))
+    def cell(tag: str, place: int, content: str) -> str:
+        is_number = place not in text and not content.startswith("<div")
+        is_longest = len(text) > 1 and place == text[-1]
+        kind = ' class="n"' if is_number else ' class="text"' if is_longest else ""
+        return f"<{tag}{kind}>{content}</{tag}>"
+
+    top = "".join(cell("th", place, escape(name)) for place, name in enumerate(head))
     body = "".join(
-        f"<tr>{''.join(cell('td', place, text) for place, text in enumerate(row))}</tr>"
+        f"<tr>{''.join(cell('td', place, content) for place, content in enumerate(row))}</tr>"
         for row in rows
     )
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

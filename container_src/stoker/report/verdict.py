@@ -34,8 +34,8 @@ def _where(run: Run, bill: Bill) -> str:
     if not steps:
         return f"{took}; no training step was measured."
     return (
-        f"{took}; {show_share(useful / bill.total_seconds)} of that was computing, in {steps} "
-        f"steps of {show_seconds(_median(run))}."
+        f"{took}; {show_share(useful / bill.total_seconds)} of that was computing, in "
+        f"{f'{steps:,} steps' if steps > 1 else 'one step'} of {show_seconds(_median(run))}."
     )
 
 

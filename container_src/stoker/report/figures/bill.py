@@ -85,7 +85,7 @@ def find_rate(run: Run) -> tuple[float | None, str]:
 def _add_stages(run: Run, seconds: dict[str, float], unknown: dict[str, str]) -> None:
     """What the platform does outside the container."""
     if not run.stages:
-        why = "not seen from inside the container: `stoker report JOB` adds it"
+        why = "not seen from inside the container; stoker report JOB adds it"
         unknown["upload"] = why
         return
     headings = {"Starting": "start", "Pending": "start", "LaunchingMLInstances": "start"}
@@ -113,7 +113,7 @@ def _add_phases(run: Run, seconds: dict[str, float], unknown: dict[str, str]) ->
         unknown["compute"] = (
             "no step was measured: the script trains no torch.nn model, or did not get to a step"
         )
-        seconds["other"] += bounds[1] - bounds[0]
+        seconds["script"] += bounds[1] - bounds[0]
         return
     for name, value in split_training(profile, bounds).items():
         seconds[name] += value

@@ -21,7 +21,7 @@ from stoker.bus.system_samples import (
 )
 from stoker.debugging.profiler_rules.cpu_memory_increase import memory_percent
 from stoker.debugging.profiler_rules.profile import Profile, Series, StepSeries
-from stoker.report.figures.operators import Operators
+from stoker.report.figures.headroom import find_memory_lines
 from stoker.report.figures.run import Run
 
 if TYPE_CHECKING:
@@ -34,15 +34,18 @@ MOST_VALUES = 150_000
 """Of all lines together, so that the page of many hosts stays below its size."""
 
 _MOST_PHASES = 300
+_MOST_MEMORY_LINES = 10
+_MOST_METRICS = 8
 
 
-def make_charts(run: Run, operators: Operators) -> dict[str, Any]:
+def make_charts(run: Run) -> dict[str, Any]:
     """Everything that the page's script draws, as JSON."""
     profile = run.profile
     first, last = profile.first, profile.last
     if first is None or last is None:
-        return {"start": 0, "end": 0, "hosts": [], "steps": [], "phases": []}
-    lines = sum(len(_figures(profile, node)) for node in profile.nodes) or 1
+        empty: dict[str, Any] = {"hosts": [], "steps": [], "phases": [], "memory": []}
+        return {"start": 0, "end": 0, **empty, "metrics": []}
+    lines = sum(len(_figures(profile, node)) + 4 for node in profile.nodes) or 1
     points = int(min(MOST_POINTS, max(60, MOST_VALUES / 2 / lines)))
     return {
         "start": first,
@@ -54,9 +57,9 @@ def make_charts(run: Run, operators: Operators) -> dict[str, Any]:
         "parts": _make_parts(_shown_ranks(profile)),
         "phases": _make_phases(profile),
         "memory": [
-            {"name": device, "points": [[_short(x), round(y)] for x, y in series]}
-            for device, series in operators.memory.items()
+            {"name": node, "charts": _make_memory(profile, node, points)} for node in profile.nodes
         ],
+        "metrics": _make_metrics(run.metrics),
     }
 
 
@@ -101,7 +104,8 @@ def _figures(profile: Profile, node: str) -> list[tuple[str, str, str, Series]]:
         found.append(("Waiting (PSI)", "%", name.partition(" ")[0], series))
     for dimension, chart in ((NETWORK, "Network"), (DISK, "Disk")):
         for name, series in profile.devices(node, dimension).items():
-            found.append((chart, "B/s", name.removesuffix("BytesPerSecond").lower(), series))
+            if series.values.any():
+                found.append((chart, "B/s", name.removesuffix("BytesPerSecond").lower(), series))
     return [(c, u, n, s) for c, u, n, s in found if s is not None and len(s)]
 
 
@@ -111,6 +115,35 @@ def _make_host(profile: Profile, node: str, points: int) -> list[dict[str, Any]]
         known = charts.setdefault(chart, {"title": chart, "unit": unit, "lines": []})
         known["lines"].append({"name": name, **thin(series, points)})
     return list(charts.values())
+
+
+def _make_memory(profile: Profile, node: str, points: int) -> list[dict[str, Any]]:
+    """Bytes used below their limits, of a host and of its ranks."""
+    return [
+        {
+            "title": chart,
+            "unit": "B",
+            "lines": [
+                {"name": name, **thin(series, points)}
+                for name, series in list(lines.items())[:_MOST_MEMORY_LINES]
+            ],
+        }
+        for chart, lines in find_memory_lines(profile, node).items()
+    ]
+
+
+def _make_metrics(
+    metrics: Mapping[str, Sequence[tuple[float, float]]],
+) -> list[dict[str, Any]]:
+    """A chart for each: their scales differ."""
+    charts = []
+    for name, points in list(metrics.items())[:_MOST_METRICS]:
+        known = sorted(point for point in points if all(map(math.isfinite, point)))
+        if known:
+            times, values = np.array(known).T
+            line = {"name": name, **thin(Series(times=times, values=values), MOST_POINTS)}
+            charts.append({"title": name, "unit": "", "lines": [line]})
+    return charts
 
 
 def _shown_ranks(profile: Profile) -> list[StepSeries]:

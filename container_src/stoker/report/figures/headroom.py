@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from stoker.bus.system_samples import GPU_MEMORY_BYTES, MEMORY_BYTES
-from stoker.debugging.profiler_rules.profile import Profile
+from stoker.bus.progress import show_size
+from stoker.bus.step_records import StepFacts
+from stoker.bus.system_samples import GPU_MEMORY_BYTES, MEMORY_BYTES, PROCESS_MEMORY
+from stoker.debugging.profiler_rules.profile import Profile, Series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _STATES = 4
 """Weights, gradients and two moments of Adam: what does not grow with the batch."""
@@ -16,15 +24,15 @@ _SPARE = 0.9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Headroom:
-    """One kind of memory of one host."""
+    """One memory: of an accelerator, or of a host."""
 
     name: str
     peak_bytes: float
     limit_bytes: float
-    batch_size: int = 0
-    """0: it is not known."""
     largest_batch: int = 0
     """An estimate; 0 where it cannot be made."""
+    reasoning: str = ""
+    """How it was estimated, or why it was not."""
 
     @property
     def share(self) -> float:
@@ -33,25 +41,7 @@ class Headroom:
 
 def find_headroom(profile: Profile) -> list[Headroom]:
     """The memories that were measured: of accelerators first."""
-    found = []
-    for facts in profile.facts:
-        peak = float(facts.device_memory.get("allocated_peak", 0))
-        limit = float(facts.device_memory.get("total", 0))
-        if peak and limit:
-            fixed = float(_STATES * facts.parameter_bytes)
-            batch = find_batch(profile, facts.host)
-            largest = _largest(batch, peak, limit, fixed)
-            name = f"{facts.device_name or facts.device}, {facts.host} rank {facts.rank}"
-            found.append(_make(name, peak, limit, batch, largest))
-    for node in profile.nodes:
-        series = profile.samples.get(node, {})
-        if not found:
-            found += _of_samples(node, series, GPU_MEMORY_BYTES, "gpu0 used", "gpu0 limit")
-        used, limits = series.get((MEMORY_BYTES, "used")), series.get((MEMORY_BYTES, "limit"))
-        if used is not None and limits is not None and len(used) and len(limits):
-            peak, limit = float(used.values.max()), float(limits.values[-1])
-            found.append(_make(f"memory of {node}", peak, limit, 0, 0))
-    return found
+    return [*_of_accelerators(profile), *_of_hosts(profile)]
 
 
 def find_batch(profile: Profile, host: str) -> int:
@@ -64,26 +54,112 @@ def find_batch(profile: Profile, host: str) -> int:
     return 0
 
 
-def _of_samples(
-    node: str, series: object, dimension: str, used: str, limit: str
-) -> list[Headroom]:
-    held = series.get((dimension, used)) if isinstance(series, dict) else None
-    most = series.get((dimension, limit)) if isinstance(series, dict) else None
-    if held is None or most is None or not len(held) or not len(most):
-        return []
-    peak, total = float(held.values.max()), float(most.values[-1])
-    return [_make(f"{used.partition(' ')[0]} of {node}", peak, total, 0, 0)]
+def find_memory_lines(profile: Profile, node: str) -> dict[str, dict[str, Series]]:
+    """Chart → line → bytes over time: of the host with its ranks, and of its accelerators."""
+    series = profile.samples.get(node, {})
+    lines: dict[str, dict[str, Series | None]] = {
+        "Memory": {name: series.get((MEMORY_BYTES, name)) for name in ("used", "limit")}
+    }
+    for facts in profile.facts:
+        if facts.host == node:
+            lines["Memory"][f"rank {facts.rank}"] = _of_process(profile, facts)
+    for (dimension, name), figure in series.items():
+        if dimension == GPU_MEMORY_BYTES:
+            lines.setdefault("GPU memory", {})[name] = figure
+    known = {
+        chart: {name: s for name, s in found.items() if s is not None and len(s)}
+        for chart, found in lines.items()
+    }
+    return {chart: found for chart, found in known.items() if found}
 
 
-def _make(name: str, peak: float, limit: float, batch: int, largest: int) -> Headroom:
-    return Headroom(
-        name=name, peak_bytes=peak, limit_bytes=limit, batch_size=batch, largest_batch=largest
+def _of_accelerators(profile: Profile) -> Iterator[Headroom]:
+    """What torch's allocator says of each rank; else what the driver says of each device."""
+    has_torchs = False
+    for facts in profile.facts:
+        peak = float(facts.device_memory.get("allocated_peak", 0))
+        limit = float(facts.device_memory.get("total", 0))
+        if peak and limit:
+            has_torchs = True
+            fixed = float(_STATES * facts.parameter_bytes)
+            fixed_words = f"{show_size(fixed)} for weights, gradients and two moments"
+            batch = find_batch(profile, facts.host)
+            largest, reasoning = _largest(batch, peak - fixed, limit * _SPARE - peak, fixed_words)
+            yield Headroom(
+                name=f"{facts.device_name or facts.device}, {facts.host} rank {facts.rank}",
+                peak_bytes=peak,
+                limit_bytes=limit,
+                largest_batch=largest,
+                reasoning=reasoning,
+            )
+    for node in [] if has_torchs else profile.nodes:
+        found = find_memory_lines(profile, node).get("GPU memory", {})
+        for name in sorted(each.removesuffix(" used") for each in found if each.endswith("used")):
+            yield from _peak(f"{name} of {node}", found, f"{name} used", f"{name} limit")
+
+
+def _of_hosts(profile: Profile) -> Iterator[Headroom]:
+    for node in profile.nodes:
+        lines = find_memory_lines(profile, node).get("Memory", {})
+        for found in _peak(f"memory of {node}", lines, "used", "limit"):
+            largest, reasoning = _fit_host(profile, node, found)
+            yield Headroom(
+                name=found.name,
+                peak_bytes=found.peak_bytes,
+                limit_bytes=found.limit_bytes,
+                largest_batch=largest,
+                reasoning=reasoning,
+            )
+
+
+def _fit_host(profile: Profile, node: str, memory: Headroom) -> tuple[int, str]:
+    """Of a training on CPU: what its ranks took more once steps began, grows with the batch."""
+    ranks = [facts for facts in profile.facts if facts.host == node and facts.device == "cpu"]
+    starts = {one.rank: float(one.starts[0]) for one in profile.steps_of() if one.node == node}
+    grown = states = 0.0
+    for facts in ranks:
+        used = _of_process(profile, facts)
+        start = starts.get(facts.rank)
+        before = used.until(start) if used is not None and start is not None else None
+        if used is None or start is None or before is None or not len(before):
+            return 0, ""
+        grown += float(used.between(start, math.inf).values.max(initial=0) - before.values[-1])
+        states += float((_STATES - 1) * facts.parameter_bytes)  # weights were there before
+    fixed_words = f"{show_size(states)} for gradients and two moments"
+    room = _SPARE * memory.limit_bytes - memory.peak_bytes
+    return _largest(find_batch(profile, node), grown - states, room, fixed_words)
+
+
+def _largest(batch: int, of_batch: float, room: float, fixed_words: str) -> tuple[int, str]:
+    """The largest batch, and the sum behind it.
+
+    Args:
+        batch: of now.
+        of_batch: bytes that it takes.
+        room: bytes that are left.
+        fixed_words: what was taken off before.
+    """
+    if not batch or of_batch <= 0:
+        return 0, ""
+    each = of_batch / batch
+    largest = batch + max(0, int(room / each))
+    magnitude = 10 ** max(0, int(math.log10(largest)) - 1)
+    rounded = max(batch, largest // magnitude * magnitude)
+    return rounded, (
+        f"in addition to {fixed_words}, a batch of {batch} takes {show_size(of_batch)}, "
+        f"{show_size(each)} for each sample; {show_size(max(0.0, room))} are left below "
+        f"{100 * _SPARE:.0f} % of the limit"
     )
 
 
-def _largest(batch: int, peak: float, limit: float, fixed: float) -> int:
-    """What is not weights and their states grows with the batch."""
-    if not batch or peak <= fixed:
-        return 0
-    each = (peak - fixed) / batch
-    return max(batch, int((limit * _SPARE - fixed) / each))
+def _peak(name: str, lines: Mapping[str, Series], used: str, limit: str) -> Iterator[Headroom]:
+    if used in lines and limit in lines:
+        peak, total = float(lines[used].values.max()), float(lines[limit].values[-1])
+        yield Headroom(name=name, peak_bytes=peak, limit_bytes=total)
+
+
+def _of_process(profile: Profile, facts: StepFacts) -> Series | None:
+    for (dimension, name), series in profile.samples.get(facts.host, {}).items():
+        if dimension == PROCESS_MEMORY and name.partition(" ")[0] == str(facts.pid):
+            return series
+    return None

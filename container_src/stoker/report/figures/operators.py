@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ MOST_BYTES = 96 * 1024 * 1024
 """Of a trace before it was packed: reading more takes too long for a page."""
 
 _MOST_POINTS = 400
+_MEMORY = "[memory]"
+"""The name of the events that allocate and free."""
 
 
 @dataclass(slots=True)
@@ -25,6 +27,9 @@ class Operator:
     total_us: float = 0.0
     own_us: float = 0.0
     """Without the operators that it calls."""
+    allocated_bytes: float = 0.0
+    """By itself, added up: what it has freed again counts, too."""
+    allocations: int = 0
 
 
 @dataclass(slots=True)
@@ -49,7 +54,7 @@ def read_operators(traces: Sequence[Path]) -> Operators:
             found.problems.append(f"{file.name} cannot be read: {error}")
             continue
         found.files.append(file)
-        _add_operators(found.operators, (e for e in events if e.get("cat") == "cpu_op"))
+        _add_operators(found.operators, events)
         for event in events:
             if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
                 kernel = found.kernels.setdefault(str(event.get("name")), Operator())
@@ -71,10 +76,11 @@ def _read(file: Path) -> list[dict[str, Any]]:
     return [event for event in events if isinstance(event, dict)]
 
 
-def _add_operators(found: dict[str, Operator], events: Iterable[Mapping[str, Any]]) -> None:
+def _add_operators(found: dict[str, Operator], events: Sequence[Mapping[str, Any]]) -> None:
     by_thread: dict[Any, list[Mapping[str, Any]]] = {}
     for event in events:
-        by_thread.setdefault((event.get("pid"), event.get("tid")), []).append(event)
+        if event.get("cat") == "cpu_op" or event.get("name") == _MEMORY:
+            by_thread.setdefault((event.get("pid"), event.get("tid")), []).append(event)
     for of_thread in by_thread.values():
         # Outer ones first, so that the stack holds the callers of each.
         of_thread.sort(key=lambda e: (float(e.get("ts", 0)), -float(e.get("dur", 0))))
@@ -83,6 +89,10 @@ def _add_operators(found: dict[str, Operator], events: Iterable[Mapping[str, Any
             start, duration = float(event.get("ts", 0)), float(event.get("dur", 0))
             while stack and stack[-1][0] <= start:
                 stack.pop()
+            if event.get("name") == _MEMORY:
+                if stack:
+                    _add_allocation(stack[-1][1], event)
+                continue
             operator = found.setdefault(str(event.get("name")), Operator())
             operator.calls += 1
             operator.total_us += duration
@@ -92,11 +102,19 @@ def _add_operators(found: dict[str, Operator], events: Iterable[Mapping[str, Any
             stack.append((start + duration, operator))
 
 
+def _add_allocation(operator: Operator, event: Mapping[str, Any]) -> None:
+    arguments = event.get("args")
+    size_bytes = float(arguments.get("Bytes", 0)) if isinstance(arguments, dict) else 0.0
+    if size_bytes > 0:  # less than zero: it was freed
+        operator.allocated_bytes += size_bytes
+        operator.allocations += 1
+
+
 def _read_memory(events: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
     points: dict[str, list[tuple[float, float]]] = {}
     for event in events:
         arguments = event.get("args")
-        if event.get("name") != "[memory]" or not isinstance(arguments, dict):
+        if event.get("name") != _MEMORY or not isinstance(arguments, dict):
             continue
         is_cpu = arguments.get("Device Type") == 0
         device = "CPU" if is_cpu else f"GPU {arguments.get('Device Id', 0)}"

@@ -13,9 +13,13 @@ from stoker.debugging.evaluate.watched import Fired
 from stoker.debugging.profiler_rules.profile import Profile
 from stoker.debugging.profiler_rules.profiler_report import ProfilerReport
 from stoker.debugging.profiler_rules.reading import ProfileReader
+from stoker.errors import RuleInvalid
 
 if TYPE_CHECKING:
     from stoker.debugging.report.curves import Curve
+
+PROFILER_REPORT = "ProfilerReport"
+"""The rule that the page belongs to, in the service's words."""
 
 SHORT_JOB_SNAPSHOTS = 2000
 """Below so many the rules run with `preset="quick"`: the service's patience would say nothing."""
@@ -49,6 +53,8 @@ class Run:
     statuses: Sequence[RuleStatus] = ()
     findings: Sequence[Fired] = ()
     curves: Sequence[Curve] = ()
+    metrics: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """Name → Unix times and values."""
     traces: Sequence[Path] = ()
     """torch.profiler's, for operators and memory."""
     hosts: Sequence[str] = ()
@@ -70,17 +76,35 @@ def read_profile(folder: Path) -> tuple[Profile, list[str]]:
 
 
 def evaluate_rules(
-    profile: Profile, settings: Mapping[str, str] | None = None
+    profile: Profile,
+    settings: Mapping[str, str] | None = None,
+    remarks: list[str] | None = None,
 ) -> tuple[ProfilerReport, bool]:
-    """All rules over a run that is over, and whether that was with the settings for short jobs."""
+    """All rules over a run that is over, and whether that was with the settings for short jobs.
+
+    Args:
+        profile: what was measured.
+        settings: of the rule ProfilerReport.
+        remarks: gets a line if they are not valid; the rules then have their defaults.
+    """
     snapshots = max(
         (len(s) for of_node in profile.samples.values() for s in of_node.values()), default=0
     )
     is_quick = snapshots < SHORT_JOB_SNAPSHOTS
-    chosen = dict(settings or {})
-    rules = ProfilerReport(ProfilerReport.quicken(chosen) if is_quick else chosen)
+    rules = _make_rules(dict(settings or {}), is_quick, remarks)
     scan_all(rules, profile)
     return rules, is_quick
+
+
+def _make_rules(
+    settings: Mapping[str, str], is_quick: bool, remarks: list[str] | None
+) -> ProfilerReport:
+    try:
+        return ProfilerReport(ProfilerReport.quicken(settings) if is_quick else settings)
+    except RuleInvalid as error:
+        if remarks is not None:
+            remarks.append(f"The settings of {PROFILER_REPORT} are not valid: {error.message}")
+        return _make_rules({}, is_quick, remarks)
 
 
 def find_profile(folder: Path) -> Path | None:

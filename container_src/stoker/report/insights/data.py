@@ -15,6 +15,7 @@ from stoker.report.insights.insight import Insight, show_seconds, show_share
 
 _LEAST_SHARE = 0.1
 _LEAST_EPOCH_SHARE = 0.05
+_LARGE_SHARE = 0.3
 
 
 def find_data_wait(run: Run, bill: Bill) -> Insight | None:
@@ -28,7 +29,10 @@ def find_data_wait(run: Run, bill: Bill) -> Insight | None:
     lost = waits / ranks if ranks else 0.0
     share = lost / bill.total_seconds if bill.total_seconds else 0.0
     training = _training_seconds(run) / max(1, ranks)
-    if not steps or share < _LEAST_EPOCH_SHARE or lost < _LEAST_SHARE * training:
+    of_training = lost / training if training else 0.0
+    # A trial of a minute is mostly start; what matters is the job that follows it.
+    is_small = share < _LEAST_EPOCH_SHARE and of_training < _LARGE_SHARE
+    if not steps or is_small or of_training < _LEAST_SHARE:
         return None
     each = waits / steps
     cause, change, trials = _find_cause(run)

@@ -34,9 +34,9 @@ def show_seconds(seconds: float) -> str:
     """`0.42 ms`, `3.1 s`, `12 min 05 s`."""
     if seconds >= 60:
         return show_elapsed(seconds)
-    if seconds >= 1 or seconds == 0:
+    if seconds >= 0.9995 or seconds == 0:  # else rounding would make it 1e+03 ms
         return f"{seconds:.1f} s"
-    if seconds >= 0.001:
+    if seconds >= 0.0009995:
         return f"{seconds * 1000:.3g} ms"
     return f"{seconds * 1e6:.0f} µs"
 

@@ -136,7 +136,8 @@ def find_low_cpu(run: Run, bill: Bill) -> Insight | None:
         lost = bill.seconds["compute"] * (1 - mean / 100)
         return Insight(
             key="cpu",
-            title=f"The {cores:g} cores of {node} are used to {mean:.0f} % during the training",
+            title=f"The {cores:g} cores of {node} are used to {mean:.0f} % "
+            + ("in the training steps" if inside else "during the job"),
             change="more threads or a larger batch, or an instance with fewer cores",
             lost_seconds=lost,
             share=lost / bill.total_seconds if bill.total_seconds else 0.0,

@@ -179,7 +179,8 @@ def find_preparation(run: Run, bill: Bill) -> Insight | None:
         ("start", "download", "install", "script"), key=lambda heading: bill.seconds[heading]
     )
     share, lost = bill.share(name), bill.seconds[name]
-    if share < 0.1 or lost < 20:
+    has_steps = any(len(one) for one in run.profile.steps)
+    if share < 0.1 or lost < 20 or (name == "script" and not has_steps):
         return None
     changes = {
         "start": "a warm pool (keep_alive_period_in_seconds) keeps machines for the next job",
