@@ -19,10 +19,12 @@ SCRIPT = """
     from stoker.bus.step_records import FIELDS, StepFacts, pack, steps_file, write_facts
 
     root = pathlib.Path(os.environ["SM_OUTPUT_DIR"]).parent
-    file = steps_file(f"{root}/output/profiler", host="algo-1", rank=0, pid=os.getpid())
+    host = os.environ["SM_CURRENT_HOST"]
+    rank = int(host.removeprefix("algo-")) - 1
+    file = steps_file(f"{root}/output/profiler", host=host, rank=rank, pid=os.getpid())
     os.makedirs(os.path.dirname(file), exist_ok=True)
     loader = {"num_workers": 64, "batch_size": 32}
-    facts = StepFacts(host="algo-1", rank=0, pid=1, cpus=2, threads=1, loaders=(loader,))
+    facts = StepFacts(host=host, rank=rank, pid=1, cpus=2, threads=1, loaders=(loader,))
     write_facts(file, facts)
 
     def step(number, start):
@@ -72,7 +74,8 @@ def job(module_server, tmp_path_factory):
     ]
     script = SCRIPT.replace("GO", repr(str(go)))
     server.submit("job", script, ProfilerConfig=PROFILER, ProfilerRuleConfigurations=rules)
-    server.submit("plain", script, ProfilerConfig=PROFILER)
+    two_hosts = {"ResourceConfig": {"InstanceCount": 2}}
+    server.submit("plain", script, ProfilerConfig=PROFILER, **two_hosts)
     steps = "profiles/job/profiler-output/stoker/steps"
     wait_until(lambda: server.keys(steps), "steps in S3")
     assert server.describe("job")["ProfilingStatus"] == "Enabled"
@@ -131,6 +134,20 @@ def test_what_they_saw_and_the_page_are_where_the_service_puts_them(job):
 def test_a_rule_that_comes_to_a_job_without_any_is_evaluated_at_its_end(job):
     _, server = job
     assert profiler_statuses(server.wait("plain"))["Slow"][0] == "IssuesFound"
+
+
+def test_the_page_in_s3_is_of_all_hosts_and_of_the_whole_job(job):
+    _, server = job
+    output = server.wait("plain")["OutputDataConfig"]["S3OutputPath"].rstrip("/")
+    # No rule of this job is a ProfilerReport; its page has a place nevertheless.
+    place = f"{output}/plain/rule-output/ProfilerReport/profiler-output"
+    page = server.get(f"{place}/profiler-report.html").decode()
+    assert "algo-1 rank 0" in page
+    assert "algo-2 rank 1" in page
+    assert "Files of algo-2 are not there" not in page
+    assert "No figure for upload" not in page
+    skew = json.loads(server.get(f"{place}/profiler-reports/SkewedRanks.json"))
+    assert set(skew["Details"]["step_seconds"]) == {"algo-1 rank 0", "algo-2 rank 1"}
 
 
 def test_the_command_reads_a_job_with_its_stages(job, tmp_path):

@@ -75,7 +75,7 @@ class Connection:
         self, service: str, operation: str, parameters: Mapping[str, Any]
     ) -> Iterator[dict[str, Any]]:
         """All pages of a list."""
-        name = "NextToken" if service == "sagemaker" else "nextToken"
+        name = "nextToken" if service == "logs" else "NextToken"
         page = self.call(service, operation, parameters)
         yield page
         while token := page.get(name):

@@ -232,17 +232,28 @@ class Api:
 
     def read_curve(self, job: str, metric: str) -> list[float]:
         """Every value of a metric that a job has reported."""
+        return [value for _, value in self._read_points(job, metric)]
+
+    def read_metrics(self, job: str) -> dict[str, list[tuple[float, float]]]:
+        """Every metric of a job: its name, Unix times and values."""
+        where = {"Namespace": LOG_GROUP, "Dimensions": [_dimension(job)]}
+        pages = self.pages("monitoring", "ListMetrics", **where)
+        names = [each["MetricName"] for page in pages for each in page["Metrics"]]
+        return {name: self._read_points(job, name) for name in names}
+
+    def _read_points(self, job: str, metric: str) -> list[tuple[float, float]]:
         query = {
             "Namespace": LOG_GROUP,
             "MetricName": metric,
-            "Dimensions": [{"Name": "TrainingJobName", "Value": job}],
+            "Dimensions": [_dimension(job)],
             "StartTime": 0,
             "EndTime": 2**32,
             "Period": 60,
             "Statistics": ["Average"],
         }
         answer = self.call("monitoring", "GetMetricStatistics", **query)
-        return [point["Average"] for point in answer["Datapoints"]]
+        points = answer["Datapoints"]
+        return [(point["Timestamp"].timestamp(), point["Average"]) for point in points]
 
     def call(self, service: str, operation: str, **parameters: object) -> dict[str, Any]:
         """One operation of a service.
@@ -261,6 +272,10 @@ class Api:
             yield from self._connection.pages(service, operation, parameters)
         except Refusal as refusal:
             raise _translate(refusal) from refusal
+
+
+def _dimension(job: str) -> dict[str, str]:
+    return {"Name": "TrainingJobName", "Value": job}
 
 
 def open_api(root: Root) -> Api:

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from stoker.bus.rule_status import RuleStatus
 from stoker.cli.client.job_place import PROFILES, find_place
 from stoker.cli.client.platform_api import open_api
 from stoker.cli.client.root_folder import root_folder
 from stoker.cli.client.target import find_cloud_target
-from stoker.debugging.evaluate.findings_file import read_findings
-from stoker.debugging.evaluate.watched import Fired
 from stoker.errors import PreparationFailed
 from stoker.machine.failures import UsageRefused
 from stoker.platform.model.root import REGION, Root
-from stoker.report.figures.run import (
-    Run,
-    Stage,
-    evaluate_rules,
-    find_profile,
-    find_traces,
-    read_profile,
-)
+from stoker.report.described_job import read_described_job
+from stoker.report.figures.run import Run, evaluate_rules, find_profile, find_traces, read_profile
 
 _FIX = "stoker train SCRIPT --env STOKER_PROFILE=auto, or profiler_config= of the estimator"
 
@@ -57,98 +48,44 @@ def open_run(args: argparse.Namespace, place: str) -> Iterator[Run]:
 
 
 def _make_run(args: argparse.Namespace, place: str, folder: Path, *, is_job: bool) -> Run:
+    run = _read_job(args, place, folder) if is_job else _read_folder(place, folder)
+    if args.instance_type:
+        run = replace(run, instances={args.instance_type: max(1, len(run.profile.nodes))})
+    return replace(run, region=args.region) if args.region else run
+
+
+def _read_folder(place: str, folder: Path) -> Run:
     profile, remarks = read_profile(folder)
     rules, is_quick = evaluate_rules(profile)
-    facts = _read_job(args, place) if is_job else {}
-    if args.instance_type:
-        facts["instances"] = {args.instance_type: max(1, len(profile.nodes))}
-    if args.region:
-        facts["region"] = args.region
-    title = place if is_job or place.startswith("s3://") else Path(place).resolve().name
-    traces = find_traces(folder, *facts.pop("trace_folders", ()))
     return Run(
-        title=title,
+        title=place if place.startswith("s3://") else Path(place).resolve().name,
         profile=profile,
         rules=rules,
         is_quick=is_quick,
-        traces=traces,
+        traces=find_traces(folder),
         remarks=remarks,
-        **facts,
     )
 
 
-def _read_job(args: argparse.Namespace, name: str) -> dict[str, Any]:
-    """What the platform knows of a job, and what else it has kept of it."""
-    target = find_cloud_target(args, name)
+def _read_job(args: argparse.Namespace, name: str, folder: Path) -> Run:
+    """A job of the platform, which keeps everything here, or of SageMaker."""
+    if target := find_cloud_target(args, name):
+        return read_described_job(
+            target.jobs.describe(target.name),
+            folder,
+            locate=lambda _: None,
+            metrics={},
+            region=target.jobs.account.region,
+        )
     root = Root(root_folder(args))
-    description = target.jobs.describe(target.name) if target else open_api(root).describe(name)
-    resources = description["ResourceConfig"]
-    groups = resources.get("InstanceGroups") or [resources]
-    instances: dict[str, int] = {}
-    for group in groups:
-        kind = group["InstanceType"]
-        instances[kind] = instances.get(kind, 0) + group["InstanceCount"]
-    hosts = [f"algo-{n}" for n in range(1, sum(instances.values()) + 1)]
-    return {
-        "outcome": _say_outcome(description),
-        "stages": _read_stages(description),
-        "instances": instances,
-        "region": target.jobs.account.region if target else REGION,
-        "statuses": _read_statuses(description),
-        "findings": [] if target else _read_findings(root, description),
-        "hosts": hosts,
-        "trace_folders": ()
-        if target
-        else _find_folders(root, description, "TensorBoardOutputConfig"),
-    }
-
-
-def _say_outcome(description: Mapping[str, Any]) -> str:
-    reason = description.get("FailureReason", "")
-    return f"{description['TrainingJobStatus']}{f': {reason}' if reason else ''}"
-
-
-def _read_stages(description: Mapping[str, Any]) -> list[Stage]:
-    return [
-        Stage(
-            name=each["Status"],
-            start=each["StartTime"].timestamp(),
-            end=each["EndTime"].timestamp(),
-        )
-        for each in description.get("SecondaryStatusTransitions", ())
-        if "EndTime" in each
-    ]
-
-
-def _read_statuses(description: Mapping[str, Any]) -> list[RuleStatus]:
-    return [
-        RuleStatus(
-            name=each["RuleConfigurationName"],
-            rule=each["RuleConfigurationName"],
-            status=each["RuleEvaluationStatus"],
-            details=each.get("StatusDetails", "").strip(),
-        )
-        for each in description.get("DebugRuleEvaluationStatuses", ())
-    ]
-
-
-def _read_findings(root: Root, description: Mapping[str, Any]) -> list[Fired]:
-    output = description["OutputDataConfig"]["S3OutputPath"].rstrip("/")
-    folder = _local(root, f"{output}/{description['TrainingJobName']}/rule-output")
-    files = sorted(folder.glob("*/findings*.jsonl"))
-    return [fired for file in files for fired in read_findings(str(file))]
-
-
-def _find_folders(root: Root, description: Mapping[str, Any], config: str) -> Sequence[Path]:
-    uri = description.get(config, {}).get("S3OutputPath")
-    if not uri:
-        return ()
-    name = description["TrainingJobName"]
-    return [_local(root, f"{uri.rstrip('/')}/{name}/tensorboard-output")]
-
-
-def _local(root: Root, uri: str) -> Path:
-    return root.s3_dir / uri.removeprefix("s3://")
+    api = open_api(root)
+    return read_described_job(
+        api.describe(name),
+        folder,
+        locate=lambda uri: root.s3_dir / uri.removeprefix("s3://"),
+        metrics=api.read_metrics(name),
+        region=REGION,
+    )
 
 
 def _download(uri: str, folder: Path) -> str:

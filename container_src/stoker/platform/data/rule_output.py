@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stoker.platform.data.confined import Parts, read_start
-from stoker.platform.data.storage import Storage, parse_uri
+from stoker.platform.data.storage import S3Uri, Storage, parse_uri
 from stoker.platform.model.request import TrainingRequest, report_uri
 
 _FINDINGS: Parts = ("output", "data", "stoker", "findings.jsonl")
 _REPORT: Parts = ("output", "data", "stoker", "report.html")
-_PROFILE: Parts = ("output", "data", "stoker", "profiler-report.html")
-_PROFILE_KEY = ("ProfilerReport", "profiler-output", "profiler-report.html")
+PROFILE_PAGE = "profiler-report.html"
+_PROFILE: Parts = ("output", "data", "stoker", PROFILE_PAGE)
 _MOST_BYTES = 64 << 20
 
 
@@ -49,11 +49,23 @@ def upload_findings(
     if page := read_start(leader_dir, _REPORT, _MOST_BYTES):
         place = parse_uri(report_uri(request.output_uri, request.name))
         storage.upload(io.BytesIO(page), place, patient=True)
-    # A job with rules of the profiler has it in their folders, which are kept in S3.
-    page = b"" if request.profiler_rules else read_start(leader_dir, _PROFILE, _MOST_BYTES)
-    if page:
-        place = parse_uri(f"{request.output_uri}/{request.name}/rule-output").join(*_PROFILE_KEY)
-        storage.upload(io.BytesIO(page), place, patient=True)
+    if page := read_start(leader_dir, _PROFILE, _MOST_BYTES):
+        for place in list_page_places(request):
+            storage.upload(io.BytesIO(page), place.join(PROFILE_PAGE), patient=True)
+
+
+def list_page_places(request: TrainingRequest) -> list[S3Uri]:
+    """Where the page of the profiler belongs: a folder for each rule ProfilerReport.
+
+    A job without such a rule has one of that name.
+    """
+    asked = [
+        parse_uri(rule.output_uri).join(rule.name, "profiler-output")
+        for rule in request.profiler_rules
+        if rule.parameters.get("rule_to_invoke") == "ProfilerReport"
+    ]
+    place = parse_uri(f"{request.output_uri}/{request.name}/rule-output")
+    return asked or [place.join("ProfilerReport", "profiler-output")]
 
 
 def sort_findings(lines: Iterable[bytes]) -> dict[str, list[bytes]]:

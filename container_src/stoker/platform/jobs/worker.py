@@ -46,6 +46,7 @@ from stoker.platform.jobs.hosts import prepare_hosts, show_setting
 from stoker.platform.jobs.kept_folders import put_end_markers
 from stoker.platform.jobs.log_pump import count_lines
 from stoker.platform.jobs.metrics import MetricReader, describe_problems, read_final
+from stoker.platform.jobs.profile_page import upload_profile_page
 from stoker.platform.jobs.results import read_end_texts, read_exit_message, upload_results
 from stoker.platform.jobs.spot import NEVER, SpotSchedule, read_schedule
 from stoker.platform.jobs.state import Cause, JobRecord, Metric, Stage
@@ -249,6 +250,7 @@ class JobWorker(threading.Thread):
     def _upload(self, record: JobRecord, request: TrainingRequest) -> None:
         put_end_markers(request, self._context.storage)
         model_uri = upload_results(self._context, record, request, show=self._show_transfer)
+        upload_profile_page(self._context, record, request)
         self._breakpoints.at(self._control.name, "uploaded")
         self._control.change(
             lambda r, now: replace(
