@@ -1,20 +1,23 @@
-"""Unmodified MLflow code against the platform, by its address and by an ARN."""
+"""Unmodified MLflow code against the platform: by its address, by an ARN and inside of jobs."""
 
 from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.platform.local_server import ENDED, wait_until
+from tests.platform.local_server import ENDED, LocalServer, channel, wait_until
 from tests.sdks import run_sdk, sdk_python
 
 pytestmark = pytest.mark.timeout(900)
 SCRIPT = Path(__file__).with_name("mlflow_client.py")
+EXPORTED = SCRIPT.with_name("exported_runs.py")
 ARN = "arn:aws:sagemaker:us-east-1:000000000000:mlflow-app/app-local"
 
 
@@ -167,3 +170,64 @@ def test_an_autolog_script_unchanged_continues_the_run_of_its_job(server):
     loss = next(each for each in seen["Metrics"] if each["MetricName"] == "train_loss")
     assert (loss["Count"], loss["Last"]) == (3, metrics["train_loss"]["value"])
     assert seen["Status"]["PrimaryStatus"] == "Completed"
+
+
+@pytest.mark.docker
+def test_mlflow_2_in_a_container_continues_the_run_of_its_job(make_server):
+    server = make_server("docker").start()
+    (packages,) = sdk_python("mlflow2").parents[1].glob("lib/python3*/site-packages")
+    script = """
+        import os
+        given = os.environ["MLFLOW_RUN_ID"]  # mlflow removes it
+        import mlflow
+        with mlflow.start_run() as run:
+            mlflow.log_metric("accuracy", 0.5, step=3)
+            mlflow.log_text("hello", "note.txt")
+        print("SAME", run.info.run_id == given)
+    """
+    server.submit(
+        "inside",
+        script,
+        InputDataConfig=[channel("packages", f"file://{packages}")],
+        Environment={"PYTHONPATH": "/opt/ml/input/data/packages"},
+    )
+    assert server.wait("inside")["TrainingJobStatus"] == "Completed", server.log("inside")
+    assert "SAME True" in server.log("inside")
+    run = call(server, "runs/search", json.dumps({"experiment_ids": ["0"]}))[1]["runs"][0]
+    (metric,) = run["data"]["metrics"]
+    assert (metric["key"], metric["value"], metric["step"]) == ("accuracy", 0.5, 3)
+    assert server.get(f"{run['info']['artifact_uri']}/note.txt") == b"hello"
+
+
+def test_runs_are_exported_to_another_server_and_as_parquet(server, tmp_path):
+    submit_job(server)
+    (packages,) = sdk_python("v3").parents[1].glob("lib/python3*/site-packages")
+    # pyarrow alone: the other packages there belong to another environment.
+    (tmp_path / "pyarrow").symlink_to(packages / "pyarrow")
+    other = LocalServer(tmp_path / "other").start()
+    login = {
+        "MLFLOW_TRACKING_USERNAME": other.sdk_environ()["AWS_ACCESS_KEY_ID"],
+        "MLFLOW_TRACKING_PASSWORD": other.sdk_environ()["AWS_SECRET_ACCESS_KEY"],
+    }
+
+    def export(*words: str) -> list[str]:
+        command = [sys.executable, "-m", "stoker", "runs", "export", *words]
+        command += ["--root", str(server.root.folder)]
+        environ = server.environ(**login)
+        environ["PYTHONPATH"] = f"{tmp_path}:{environ['PYTHONPATH']}"
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environ)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    try:
+        export("--parquet", str(tmp_path / "runs.parquet"))
+        export("--points", "--parquet", str(tmp_path / "points.parquet"))
+        assert len(export("--mlflow", other.endpoint)) == 1
+        assert export("--mlflow", other.endpoint)[0].endswith("which was there")
+        seen = run_sdk("v3", EXPORTED, other.endpoint, str(tmp_path), environ=login)
+    finally:
+        other.end()
+    history = [[step, 1 / (step + 1)] for step in range(4)]
+    assert seen["run"] == ["Seen-By-Mlflow", "FINISHED", "0.25", history]
+    assert seen["rows"] == [["Seen-By-Mlflow", 0.25, 0.25]]
+    assert seen["points"] == history

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -20,7 +22,7 @@ def read_metrics(api, job) -> dict[str, tuple[int, float]]:
     return {each["MetricName"]: (each["Count"], each["Last"]) for each in run["Metrics"]}
 
 
-def test_a_job_has_its_run_and_leaves_what_it_was(module_server, api):
+def test_a_job_has_its_run_and_leaves_what_it_was(module_server, api, tmp_path):
     server = module_server
     script = """
         import json, os, time, urllib.request, base64
@@ -81,6 +83,26 @@ def test_a_job_has_its_run_and_leaves_what_it_was(module_server, api):
     assert left["packages"]["torch"]
     assert left["inputs"]["code"]["uri"].startswith("s3://")
     assert left["source_code"]["hash"].startswith("sha256:")
+    # Another root knows nothing of the job, as after a training in the cloud.
+    place = ["--root", str(tmp_path / "other")]
+    stoker(server, "import", output.rpartition("/")[0], "--experiment", "Cloud", *place)
+    imported = json.loads(stoker(server, "show", "inside", "--json", *place))
+    assert (imported["experiment"], imported["parameters"]["lr"]) == ("Cloud", 0.5)
+    loss = imported["metrics"]["loss"]
+    assert (loss["count"], loss["last"]) == (3, pytest.approx(1 / 21))
+
+
+def stoker(server, *words: str) -> str:
+    """`stoker runs` in a shell with the variables of the platform."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stoker", "runs", *words],
+        env=server.environ(**server.sdk_environ()),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_a_server_of_the_users_own_gets_the_run_and_the_metrics(module_server, api):

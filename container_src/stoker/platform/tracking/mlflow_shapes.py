@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stoker.platform.model.faults import ApiFault
-from stoker.platform.tracking.tracked import Answer, Params
+from stoker.platform.tracking.tracked import Answer, Params, make_experiment
 from stoker.tracking.memberships import DEFAULT_EXPERIMENT, Memberships
 from stoker.tracking.records import Experiment, Run, RunStatus
 from stoker.tracking.run_filter import Facts
@@ -61,7 +61,7 @@ class RunView:
         """The experiment of a run; the default one if it has none."""
         name = self._members.experiment_of(run.name).lower()
         known = self._experiments.get(name) or self._experiments.get(DEFAULT_EXPERIMENT.lower())
-        return known or Experiment(name=DEFAULT_EXPERIMENT, id="0", created=0.0, modified=0.0)
+        return known or make_experiment(DEFAULT_EXPERIMENT, 0)
 
     def show(self, run: Run) -> Answer:
         """A run with its data."""

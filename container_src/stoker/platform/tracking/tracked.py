@@ -81,11 +81,15 @@ def add_experiment(store: RunStore, name: str, **fields: Any) -> Experiment:  # 
         else:
             ids = [int(each.id) for each in store.read_all(Experiment)]
             number = max(ids, default=0) + 1
-        place = f"s3://{DEFAULT_BUCKET}/mlflow/{number}"
-        whole = {"created": now, "modified": now, "artifact_uri": place, **fields}
-        made = Experiment(name=name, id=str(number), **whole)
+        made = replace(make_experiment(name, number), created=now, modified=now, **fields)
         store.add(made)
     return made
+
+
+def make_experiment(name: str, number: int) -> Experiment:
+    """A record, not kept yet."""
+    place = f"s3://{DEFAULT_BUCKET}/mlflow/{number}"
+    return Experiment(name=name, id=str(number), artifact_uri=place, created=0.0, modified=0.0)
 
 
 def find_or_add(store: RunStore, kind: type[R], name: str, make: Callable[[], R]) -> R:
