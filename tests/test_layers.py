@@ -54,11 +54,8 @@ PLATFORM_MAY_IMPORT = {
     "jobs": {"model", "s3", "data", "engines"},
     "tuning": {"model", "s3", "data", "engines", "jobs"},
     "tracking": {"model", "s3", "data", "engines", "jobs", "tuning"},
-    "processing": {"model", "s3", "data", "engines", "jobs"},
-    "api": {"model", "s3", "data", "engines", "jobs", "tuning", "tracking", "processing"},
-    "platform": {
-        *("model", "s3", "data", "engines", "jobs", "tuning", "tracking", "processing", "api")
-    },
+    "api": {"model", "s3", "data", "engines", "jobs", "tuning", "tracking"},
+    "platform": {*("model", "s3", "data", "engines", "jobs", "tuning", "tracking", "api")},
 }
 # `notebook` reuses the client of the command line, and nothing else of it.
 CLI_PARTS_OF_NOTEBOOKS = "stoker.cli.client"

@@ -9,6 +9,7 @@ from typing import Any
 from stoker.platform.api.cloudwatch import make_cloudwatch
 from stoker.platform.api.ecr import make_ecr
 from stoker.platform.api.identity import IAM, STS, describe_notebook
+from stoker.platform.api.job_operations import JobOperations
 from stoker.platform.api.json_protocol import JsonProtocol, RestJsonProtocol
 from stoker.platform.api.logs import make_logs
 from stoker.platform.api.mlflow_protocol import MlflowProtocol
@@ -40,12 +41,10 @@ def make_services(
 ) -> tuple[Service, ...]:
     """Every service but S3, which has a server of its own."""
     descriptions = TuningDescriptions(store, context.series)
-    training_jobs = TrainingJobs(
+    jobs = JobOperations(
         context, store, supervisor, make_notes=tracking.describe_experiment_config
     )
-    processing_jobs = ProcessingJobs(
-        context, store, supervisor, make_notes=tracking.describe_experiment_config
-    )
+    training_jobs, processing_jobs = TrainingJobs(jobs), ProcessingJobs(jobs)
     sagemaker = Service(
         name="sagemaker",
         protocol=JsonProtocol(target_prefix="SageMaker"),

@@ -1,12 +1,10 @@
-"""Processing jobs as a client submits them: over the process engine, one server for a module."""
+"""Processing jobs as a client submits them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
-
-import pytest
 
 from stoker.platform.model.root import DEFAULT_BUCKET
 from tests.platform.local_server import ENDED, ROLE, LocalServer, wait_until
@@ -81,8 +79,3 @@ def take(
     uri = f"s3://{bucket}/{key or name}"
     s3 = {"S3Uri": uri, "LocalPath": place, "S3UploadMode": mode}
     return {"OutputName": name, "S3Output": s3}
-
-
-@pytest.fixture(scope="module")
-def client(module_server) -> Client:
-    return Client(module_server)

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from stoker.platform.model.root import DEFAULT_BUCKET
 from tests.platform.local_server import wait_until
-from tests.platform.processing.conftest import GROUP, IN, OUT, Client, give, take
+from tests.platform.processing_client import GROUP, IN, OUT, Client, give, take
 
 COPY = """
     import os, pathlib, sys
@@ -42,6 +42,11 @@ WAIT = """
     while True:
         time.sleep(1)
 """
+
+
+@pytest.fixture(scope="module")
+def client(module_server):
+    return Client(module_server)
 
 
 def outputs(*given):

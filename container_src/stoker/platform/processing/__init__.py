@@ -1,1 +1,0 @@
-"""Processing jobs: what differs from training jobs, on whose mechanism they run."""
