@@ -40,7 +40,7 @@ IMPORTS = """
 import json
 import boto3, sagemaker_training, smdebug, smdebug.profiler, stoker
 import sagemaker_training.environment, tensorboard.main, torch_tb_profiler.plugin
-import PIL, tqdm, yaml
+import PIL, pkg_resources, tqdm, yaml
 versions = {"smdebug": smdebug.__version__}
 """
 TORCH_IMPORTS = """
