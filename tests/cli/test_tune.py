@@ -171,7 +171,7 @@ def test_a_table_marks_the_best_and_draws_curves():
         )
         for n in (1, 2)
     ]
-    head, first, second = render_table(rows, goal="Maximize")
+    head, first, second = render_table(rows)
     assert head.split() == ["trial", "lr", "last", "best", "state", "curve"]
     assert first.split() == ["1", "0.1", "2", "3", "Completed", "▁█▅"]
     assert second.startswith("*")

@@ -1,10 +1,18 @@
 "use strict";
 const facts = JSON.parse(document.getElementById("facts").textContent);
 const SVG = "http://www.w3.org/2000/svg";
-const { trials, parameters, metric } = facts;
-const sign = facts.isMaximized ? -1 : 1;
-const valued = trials.filter((t) => t.objective !== null);
-const best = trials.find((t) => t.number === facts.best);
+const { trials } = facts;
+const hasValue = (t) => t.objective !== null;
+// A search may have several training job definitions, each with a space and an objective of its own.
+const definitions = facts.definitions.map((d, index) => ({
+  ...d,
+  sign: d.isMaximized ? -1 : 1,
+  trials: trials.filter((t) => t.definition === index),
+}));
+const areSeveral = definitions.length > 1;
+const areComparable = definitions.every((d) => d.metric === definitions[0].metric && d.sign === definitions[0].sign);
+const defined = (t) => definitions[t.definition];
+const isBest = (t) => defined(t).best === t.number;
 const $ = (id) => document.getElementById(id);
 const isNumber = (value) => typeof value === "number";
 
@@ -26,14 +34,17 @@ const clip = (text, most) => (text.length > most ? text.slice(0, most - 1) + "�
 const shown = (text) => (text !== undefined && text !== "" && isFinite(text) ? show(+text) : text);
 
 // Better trials are drawn nearer to the accent, by rank: one bad value must not fade all others.
-const order = [...valued].sort((a, b) => sign * (a.objective - b.objective));
-const rank = new Map(order.map((t, i) => [t.number, order.length > 1 ? i / (order.length - 1) : 0]));
+const rank = new Map();
+for (const group of areComparable ? [trials] : definitions.map((d) => d.trials)) {
+  const order = group.filter(hasValue).sort((a, b) => defined(a).sign * (a.objective - b.objective));
+  order.forEach((t, i) => rank.set(t.number, order.length > 1 ? i / (order.length - 1) : 0));
+}
 const color = (t) => {
   if (!rank.has(t.number)) return "var(--far)";
   return `color-mix(in oklab, var(--best) ${Math.round(100 * (1 - rank.get(t.number)) ** 1.6)}%, var(--far))`;
 };
-const title = (node, t) => add(node, "title", {}, [`trial ${t.number}, ${t.state}: ${metric} ${show(t.objective)}`,
-  ...parameters.map((p) => `${p.name} = ${shown(t.values[p.name])}`)].join("\n"));
+const title = (node, t) => add(node, "title", {}, [`trial ${t.number}, ${t.state}: ${defined(t).metric} ${show(t.objective)}`,
+  ...defined(t).parameters.map((p) => `${p.name} = ${shown(t.values[p.name])}`)].join("\n"));
 
 function makeTicks(low, high) {
   const raw = (high - low) / 4, power = 10 ** Math.floor(Math.log10(raw));
@@ -44,7 +55,7 @@ function makeTicks(low, high) {
 }
 
 // A few diverged trials must not flatten the others: the axis ends where the bulk does.
-function makeRange(values) {
+function makeRange(values, sign) {
   const sorted = values.filter(isNumber).sort((a, b) => a - b);
   if (!sorted.length) return [0, 1];
   const at = (share) => sorted[Math.round(share * (sorted.length - 1))];
@@ -71,8 +82,12 @@ function mark(parent, t, attributes) {
   title(node, t);
 }
 
-function drawHistory() {
-  const { svg, y, left, right, bottom } = makeChart($("history"), 1000, 300, makeRange(valued.map((t) => t.objective)));
+// Comparable definitions have the same scale.
+const objectives = (d) => makeRange((areComparable ? trials : d.trials).map((t) => t.objective), d.sign);
+
+function drawHistory(parent, d, trials) {
+  const valued = trials.filter(hasValue), sign = d.sign;
+  const { svg, y, left, right, bottom } = makeChart(parent, 1000, 300, objectives(d));
   const last = Math.max(...trials.map((t) => t.number), 2);
   const x = (n) => left + 10 + (right - left - 20) * (n - 1) / (last - 1);
   let reached = null, path = "";
@@ -84,15 +99,15 @@ function drawHistory() {
   if (path) add(svg, "path", { d: `${path}H${x(last)}`, class: "line", stroke: "var(--best)", "stroke-width": 2 });
   for (const t of valued) mark(svg, t, { cx: x(t.number), cy: y(t.objective) });
   for (const t of trials) if (t.objective === null) add(svg, "text", { x: x(t.number), y: bottom - 2, class: "middle" }, t.state === "Failed" ? "×" : "·");
-  for (const n of makeTicks(1, last).filter((n) => Number.isInteger(n) && n > 0)) add(svg, "text", { x: x(n), y: bottom + 18, class: "middle" }, n);
+  for (const n of makeTicks(1, last).filter((n) => Number.isInteger(n) && n > 0)) add(svg, "text", { x: x(n), y: bottom + 14, class: "middle" }, n);
   add(svg, "text", { x: right, y: bottom + 28, class: "end" }, "trial");
 }
 
-function drawImportance() {
-  const rows = facts.importance;
-  if (!rows.length) return void ($("importance").textContent = "Too few finished trials to estimate it.");
+function drawImportance(parent, d) {
+  const rows = d.importance;
+  if (!rows.length) return void (parent.textContent = "Too few finished trials to estimate it.");
   const height = 26 * rows.length + 26, left = 130;
-  const svg = add($("importance"), "svg", { viewBox: `0 0 460 ${height}` });
+  const svg = add(parent, "svg", { viewBox: `0 0 460 ${height}` });
   const most = Math.max(...rows.map((r) => r.high), 0.05), x = (v) => left + (430 - left) * v / most;
   rows.forEach((row, i) => {
     const y = 8 + 26 * i;
@@ -105,36 +120,37 @@ function drawImportance() {
   add(svg, "text", { x: left, y: height - 6 }, "share of the variance; lines: 80 % of resamplings");
 }
 
-function drawCurves() {
-  const drawn = trials.filter((t) => t.curve.length > 1);
-  if (!drawn.length) return void ($("curves").textContent = "No trial reported more than one value.");
-  const { svg, y, left, right, bottom } = makeChart($("curves"), 460, 280, makeRange(drawn.flatMap((t) => t.curve.map((p) => p[1]))));
+function drawCurves(parent, d) {
+  const drawn = d.trials.filter((t) => t.curve.length > 1);
+  if (!drawn.length) return void (parent.textContent = "No trial reported more than one value.");
+  const { svg, y, left, right, bottom } = makeChart(parent, 460, 280, makeRange(drawn.flatMap((t) => t.curve.map((p) => p[1])), d.sign));
   const last = Math.max(...drawn.map((t) => t.epochs)), x = (e) => left + 6 + (right - left - 12) * (e - 1) / Math.max(last - 1, 1);
   const sorted = [...drawn].sort((a, b) => (rank.get(b.number) ?? 2) - (rank.get(a.number) ?? 2));
   for (const t of sorted) {
     const known = t.curve.filter((p) => p[1] !== null);
-    const d = known.map(([e, v], i) => `${i ? "L" : "M"}${x(e).toFixed(1)} ${y(v).toFixed(1)}`).join("");
-    const line = add(svg, "path", { d, class: "line mark", stroke: color(t), "stroke-width": t === best ? 2.5 : 1.3, "data-trial": t.number });
+    const path = known.map(([e, v], i) => `${i ? "L" : "M"}${x(e).toFixed(1)} ${y(v).toFixed(1)}`).join("");
+    const line = add(svg, "path", { d: path, class: "line mark", stroke: color(t), "stroke-width": isBest(t) ? 2.5 : 1.3, "data-trial": t.number });
     if (t.state === "Paused" || t.state === "Stopped") line.setAttribute("stroke-dasharray", t.state === "Paused" ? "5 3" : "2 2");
     title(line, t);
   }
-  for (const e of makeTicks(1, Math.max(last, 2)).filter(Number.isInteger)) add(svg, "text", { x: x(e), y: bottom + 18, class: "middle" }, e);
+  for (const e of makeTicks(1, Math.max(last, 2)).filter(Number.isInteger)) add(svg, "text", { x: x(e), y: bottom + 14, class: "middle" }, e);
   add(svg, "text", { x: right, y: bottom + 28, class: "end" }, "epoch");
 }
 
 // Ends of an axis in words, for numbers and categories.
 const ends = (p) => (p.values ? [p.values[0], p.values[p.values.length - 1]] : [show(p.low), show(p.high)]);
 
-function drawParallel() {
-  const svg = add($("parallel"), "svg", { viewBox: "0 0 1000 340" });
-  const [low, high] = makeRange(valued.map((t) => t.objective));
+function drawParallel(parent, d) {
+  const { parameters, metric } = d, valued = d.trials.filter(hasValue);
+  const svg = add(parent, "svg", { viewBox: "0 0 1000 340" });
+  const [low, high] = objectives(d);
   const x = (i) => 60 + 880 * i / parameters.length, y = (place) => 300 - 250 * place;
   const place = (v) => (Math.min(Math.max(v, low), high) - low) / (high - low);
   for (const t of [...valued].sort((a, b) => rank.get(b.number) - rank.get(a.number))) {
     if (t.places.includes(null)) continue;
     const points = [...t.places.map((u, i) => [x(i), y(u)]), [x(parameters.length), y(place(t.objective))]];
-    const d = points.map(([a, b], i) => `${i ? "L" : "M"}${a.toFixed(1)} ${b.toFixed(1)}`).join("");
-    title(add(svg, "path", { d, class: "line mark", stroke: color(t), "stroke-width": t === best ? 3 : 1.4, "data-trial": t.number }), t);
+    const path = points.map(([a, b], i) => `${i ? "L" : "M"}${a.toFixed(1)} ${b.toFixed(1)}`).join("");
+    title(add(svg, "path", { d: path, class: "line mark", stroke: color(t), "stroke-width": isBest(t) ? 3 : 1.4, "data-trial": t.number }), t);
   }
   [...parameters, { name: metric, low, high }].forEach((p, i) => {
     const [bottom, top] = ends(p), most = Math.floor(130 / (parameters.length + 1));
@@ -149,12 +165,12 @@ function drawParallel() {
   });
 }
 
-function drawScatter() {
-  const range = makeRange(valued.map((t) => t.objective));
-  parameters.forEach((p, i) => {
+function drawScatter(parent, d) {
+  const range = objectives(d), valued = d.trials.filter(hasValue);
+  d.parameters.forEach((p, i) => {
     const card = document.createElement("div");
     card.className = "card";
-    $("scatter").append(card);
+    parent.append(card);
     const { svg, y, left, right, bottom } = makeChart(card, 320, 210, range, 50);
     const x = (u) => left + 8 + (right - left - 16) * u;
     for (const t of valued) if (t.places[i] !== null) mark(svg, t, { cx: x(t.places[i]), cy: y(t.objective), r: 3.5 });
@@ -168,10 +184,13 @@ function drawScatter() {
   });
 }
 
-let sortedBy = "objective", ascending = sign > 0;
+const objectiveName = areComparable ? definitions[0].metric : "objective";
+const names = [...new Set(definitions.flatMap((d) => d.parameters.map((p) => p.name)))];
+let sortedBy = objectiveName, ascending = definitions[0].sign > 0;
 function drawTable() {
-  const columns = [["trial", (t) => t.number], ["state", (t) => t.state], [metric, (t) => t.objective], ["epochs", (t) => t.epochs],
-    ...parameters.map((p) => [p.name, (t) => { const v = t.values[p.name]; return v !== undefined && v !== "" && isFinite(v) ? +v : v; }])];
+  const columns = [["trial", (t) => t.number], ["state", (t) => t.state], [objectiveName, (t) => t.objective], ["epochs", (t) => t.epochs],
+    ...names.map((name) => [name, (t) => { const v = t.values[name]; return v !== undefined && v !== "" && isFinite(v) ? +v : v; }])];
+  if (areSeveral) columns.splice(1, 0, ["definition", (t) => defined(t).name]);
   if (trials.some((t) => t.job)) columns.push(["job", (t) => t.job]);
   const head = $("table").tHead, body = $("table").tBodies[0];
   const key = (columns.find(([name]) => name === sortedBy) || columns[2])[1];
@@ -215,10 +234,39 @@ document.addEventListener("click", (event) => {
 
 const counts = {};
 for (const t of trials) counts[t.state] = (counts[t.state] || 0) + 1;
-$("lead").textContent = [`${facts.strategy} search that ${facts.isMaximized ? "maximizes" : "minimizes"} ${metric}`,
+const aims = [...new Set(definitions.map((d) => `${d.isMaximized ? "maximizes" : "minimizes"} ${d.metric}`))];
+$("lead").textContent = [`${facts.strategy} search that ${aims.join(", ")}`,
   `${trials.length} trials (${Object.entries(counts).map(([s, n]) => `${n} ${s.toLowerCase()}`).join(", ") || "none yet"})`,
   facts.state].filter(Boolean).join(" · ");
-$("winner").textContent = best ? `Best: trial ${best.number} with ${show(best.objective)} (${parameters.map((p) => `${p.name} = ${shown(best.values[p.name])}`).join(", ")})` : "No trial has an objective yet.";
-sortedBy = metric;
-if (valued.length) { drawHistory(); drawImportance(); drawCurves(); drawParallel(); drawScatter(); } else { $("charts").remove(); }
+for (const d of definitions) {
+  const best = d.trials.find(isBest), line = document.createElement("p");
+  line.className = "soft";
+  line.textContent = (areSeveral ? `${d.name}: ` : "") + (best ? `best is trial ${best.number} with ${d.metric} ${show(best.objective)} (${d.parameters.map((p) => `${p.name} = ${shown(best.values[p.name])}`).join(", ")})` : "no trial has an objective yet.");
+  $("winners").append(line);
+}
+
+const part = (parent, name) => parent.querySelector(`[data-part="${name}"]`);
+const copy = (template, parent) => parent.append($(template).content.cloneNode(true));
+if (areSeveral && areComparable && trials.some(hasValue)) {
+  copy("history", $("overview"));
+  drawHistory(part($("overview"), "history"), definitions[0], trials);
+}
+for (const d of definitions.filter((d) => d.trials.some(hasValue))) {
+  const block = document.createElement("section");
+  if (areSeveral) {
+    block.className = "definition";
+    block.append(document.createElement("h2"));
+    block.firstChild.textContent = `Definition ${d.name}`;
+  }
+  $("definitions").append(block);
+  if (!areSeveral || !areComparable) {
+    copy("history", block);
+    drawHistory(part(block, "history"), d, d.trials);
+  }
+  copy("charts", block);
+  drawImportance(part(block, "importance"), d);
+  drawCurves(part(block, "curves"), d);
+  drawParallel(part(block, "parallel"), d);
+  drawScatter(part(block, "scatter"), d);
+}
 drawTable();

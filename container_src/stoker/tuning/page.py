@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,40 +18,65 @@ MOST_VALUES = 200
 _TEMPLATE = Path(__file__).with_suffix(".html")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchedDefinition:
+    """What was searched in one training job definition."""
+
+    study: Study
+    metric: str
+    """Name of the objective."""
+
+    trials: Sequence[Trial]
+    """In any state; their numbers are those of the whole search."""
+
+    name: str = ""
+    """Of the definition; a search with only one needs none."""
+
+
 def render_page(
-    study: Study,
-    trials: Sequence[Trial],
+    definitions: Sequence[SearchedDefinition],
     *,
     name: str,
-    metric: str,
     state: str = "",
     jobs: Mapping[int, str] | None = None,
 ) -> str:
     """The whole page as HTML.
 
     Args:
-        study: what was searched.
-        trials: in any state.
+        definitions: at least one.
         name: of the search.
-        metric: name of the objective.
         state: of the search, in words.
         jobs: the training job of each trial, by number.
     """
-    best, jobs = find_best(study.goal, trials), jobs or {}
+    known = jobs or {}
+    trials = [
+        _trial_to_json(each.study, trial) | {"definition": index, "job": known.get(trial.number)}
+        for index, each in enumerate(definitions)
+        for trial in each.trials
+    ]
     facts = {
-        "metric": metric,
-        "isMaximized": study.goal == "Maximize",
-        "strategy": study.strategy.value,
+        "strategy": definitions[0].study.strategy.value,
         "state": state,
+        "definitions": [_definition_to_json(each) for each in definitions],
+        "trials": sorted(trials, key=lambda trial: trial["number"]),
+    }
+    return make_page(_TEMPLATE, title=name, facts=facts)
+
+
+def _definition_to_json(definition: SearchedDefinition) -> dict[str, Any]:
+    study, trials = definition.study, definition.trials
+    best = find_best(study.goal, trials)
+    return {
+        "name": definition.name,
+        "metric": definition.metric,
+        "isMaximized": study.goal == "Maximize",
         "best": best.number if best else None,
         "parameters": [_parameter_to_json(parameter) for parameter in study.space.parameters],
-        "trials": [_trial_to_json(study, t) | {"job": jobs.get(t.number)} for t in trials],
         "importance": [
             {"name": one.name, "share": one.share, "low": one.low, "high": one.high}
             for one in estimate_importance(study, trials)
         ],
     }
-    return make_page(_TEMPLATE, title=name, facts=facts)
 
 
 def _parameter_to_json(parameter: Parameter) -> dict[str, Any]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import random
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -246,23 +251,44 @@ def test_a_parent_must_be_there_and_over(server, tmp_path):
         client.create_hyper_parameter_tuning_job(**child)
 
 
-def test_definitions_share_the_trials(server):
-    objective = {"TuningObjective": OBJECTIVE, "HyperParameterRanges": RANGES}
-    definitions = [
-        make_definition(server, DefinitionName=name, **objective) for name in ("one", "two")
-    ]
+def test_definitions_share_the_trials(server, tmp_path):
+    numbers = {"ContinuousParameterRanges": RANGES["ContinuousParameterRanges"]}
+    metrics = [{"Name": "all", "Regex": "epoch [0-9]+ val_acc=([0-9.]+)"}]
+    second = make_definition(
+        server,
+        DefinitionName="two",
+        TuningObjective={"Type": "Minimize", "MetricName": "all"},
+        HyperParameterRanges=numbers,
+    )
+    second["AlgorithmSpecification"]["MetricDefinitions"] = metrics
+    first = make_definition(
+        server, DefinitionName="one", TuningObjective=OBJECTIVE, HyperParameterRanges=RANGES
+    )
     tune(
         server,
         "several",
         config={"HyperParameterTuningJobObjective": None, "ParameterRanges": None},
         TrainingJobDefinition=None,
-        TrainingJobDefinitions=definitions,
+        TrainingJobDefinitions=[first, second],
         limits={"MaxNumberOfTrainingJobs": 4},
     )
     job = wait(server, "several")
     assert job["HyperParameterTuningJobStatus"] == "Completed"
     names = [row["TrainingJobDefinitionName"] for row in trials(server, "several")]
     assert names == ["one", "two", "one", "two"]
+    page = tmp_path / "page.html"
+    words = ("tune", "show", "several", "--csv", "--page", str(page))
+    shown = subprocess.check_output(
+        [*(sys.executable, "-m", "stoker.cli.main"), *words, "--root", str(server.root.folder)],
+        text=True,
+    )
+    rows = list(csv.DictReader(io.StringIO(shown)))
+    assert [row["definition"] for row in rows] == names
+    assert all(float(row["objective"]) == pytest.approx(float(row["rate"])) for row in rows)
+    facts = json.loads(re.search(r'id="facts">(.*?)</script>', page.read_text(), re.S)[1])
+    searched = [[p["name"] for p in each["parameters"]] for each in facts["definitions"]]
+    assert searched == [["rate", "layers", "opt"], ["rate"]]
+    assert all(trial["objective"] is not None for trial in facts["trials"])
 
 
 def test_autotune_chooses_ranges_around_the_hints(server):

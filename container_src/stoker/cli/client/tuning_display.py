@@ -26,11 +26,30 @@ class TrialRow:
     state: str
     curve: tuple[float, ...]
     is_best: bool
+    goal: str = "Maximize"
+    """Maximize or Minimize."""
+
+    definition: str = ""
+    """The name of its training job definition; empty if the search has only one."""
 
     @property
     def last(self) -> float | None:
         """The latest value of the objective."""
         return self.curve[-1] if self.curve else None
+
+    @property
+    def top(self) -> float | None:
+        """The best value of the objective."""
+        choose = max if self.goal == "Maximize" else min
+        return choose(self.curve, default=None)
+
+
+def read_objectives(description: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+    """Type and MetricName of each training job definition, by its name."""
+    config = description["HyperParameterTuningJobConfig"]
+    if several := description.get("TrainingJobDefinitions"):
+        return {each["DefinitionName"]: each["TuningObjective"] for each in several}
+    return {"": config["HyperParameterTuningJobObjective"]}
 
 
 def make_rows(
@@ -40,6 +59,7 @@ def make_rows(
 ) -> list[TrialRow]:
     """The trials of a search, from what the API says."""
     best = description.get("BestTrainingJob", {}).get("TrainingJobName")
+    objectives = read_objectives(description)
     return [
         TrialRow(
             number=number,
@@ -48,23 +68,27 @@ def make_rows(
             state=each["TrainingJobStatus"],
             curve=tuple(curves.get(each["TrainingJobName"], ())),
             is_best=each["TrainingJobName"] == best,
+            goal=objectives[each.get("TrainingJobDefinitionName", "")]["Type"],
+            definition=each.get("TrainingJobDefinitionName", ""),
         )
         for number, each in enumerate(summaries, 1)
     ]
 
 
-def render_table(rows: Sequence[TrialRow], *, goal: str) -> list[str]:
+def render_table(rows: Sequence[TrialRow]) -> list[str]:
     """The table as lines; the best trial has a star."""
     names = list(dict.fromkeys(name for row in rows for name in row.parameters))
-    choose = max if goal == "Maximize" else min
-    head = ["", "trial", *names, "last", "best", "state", "curve"]
+    are_several = any(row.definition for row in rows)
+    of = ["definition"] if are_several else []
+    head = ["", "trial", *of, *names, "last", "best", "state", "curve"]
     body = [
         [
             "*" if row.is_best else "",
             str(row.number),
+            *([row.definition] if are_several else []),
             *(_short(row.parameters.get(name, "")) for name in names),
             _number(row.last),
-            _number(choose(row.curve) if row.curve else None),
+            _number(row.top),
             row.state,
             make_sparkline(row.curve),
         ]
@@ -97,11 +121,15 @@ def render_csv(rows: Sequence[TrialRow]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row.parameters))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trial", "job", *names, "objective", "values", "state"])
+    of = ["definition"] if any(row.definition for row in rows) else []
+    writer.writerow(["trial", "job", *of, *names, "objective", "values", "state"])
     for row in rows:
         values = [row.parameters.get(name, "") for name in names]
         last = "" if row.last is None else repr(row.last)
-        writer.writerow([row.number, row.job, *values, last, len(row.curve), row.state])
+        definition = [row.definition] if of else []
+        writer.writerow(
+            [row.number, row.job, *definition, *values, last, len(row.curve), row.state]
+        )
     return text.getvalue()
 
 
@@ -113,13 +141,13 @@ class LiveTable:
         self._drawn = 0
         self._said: dict[int, str] = {}
 
-    def show(self, rows: Sequence[TrialRow], *, goal: str) -> None:
+    def show(self, rows: Sequence[TrialRow]) -> None:
         """Show how the trials are now."""
         if not self._terminal.is_live:
             self._say_changes(rows)
             return
         size = shutil.get_terminal_size((80, 24))
-        head, *body = render_table(rows, goal=goal)
+        head, *body = render_table(rows)
         kept = body[-max(1, size.lines - _SPARE_LINES) :]
         lines = [line[: size.columns - 1] for line in (head, *kept)]
         self._terminal.block(lines, replaces=self._drawn)

@@ -7,7 +7,7 @@ from typing import Any
 
 from stoker.cli.client.tuning_display import TrialRow
 from stoker.platform.tuning.request import parse_tuning_request
-from stoker.tuning.page import render_page
+from stoker.tuning.page import SearchedDefinition, render_page
 from stoker.tuning.study import Study, Trial, TrialState
 
 _STATES = {
@@ -20,19 +20,23 @@ _STATES = {
 def render_search(description: Mapping[str, Any], rows: Sequence[TrialRow]) -> str:
     """One HTML file that opens offline."""
     request = parse_tuning_request(description)
-    definition = request.definitions[0]
-    study = Study(
-        space=definition.space,
-        goal=definition.goal,
-        strategy=request.strategy,
-        seed=request.seed,
-    )
-    trials = [_make_trial(row) for row in rows]
+    definitions = [
+        SearchedDefinition(
+            name=definition.name,
+            metric=definition.metric,
+            study=Study(
+                space=definition.space,
+                goal=definition.goal,
+                strategy=request.strategy,
+                seed=request.seed,
+            ),
+            trials=[_make_trial(row) for row in rows if row.definition == definition.name],
+        )
+        for definition in request.definitions
+    ]
     return render_page(
-        study,
-        trials,
+        definitions,
         name=request.name,
-        metric=definition.metric,
         state=description["HyperParameterTuningJobStatus"],
         jobs={row.number: row.job for row in rows},
     )

@@ -24,6 +24,7 @@ from stoker.cli.client.tuning_display import (
     LiveTable,
     TrialRow,
     make_rows,
+    read_objectives,
     render_csv,
     render_table,
 )
@@ -136,7 +137,7 @@ def _watch_to_the_end(
     curves: dict[str, list[float]] = {}
     while True:
         description, rows = read_search(api, name, curves)
-        table.show(rows, goal=_goal(description))
+        table.show(rows)
         if description["HyperParameterTuningJobStatus"] in _OVER:
             return description, rows
         if interrupts.count and not is_told:
@@ -179,12 +180,13 @@ def read_search(
     operation = "ListTrainingJobsForHyperParameterTuningJob"
     pages = api.pages("sagemaker", operation, MaxResults=100, **where)
     summaries = [each for page in pages for each in page["TrainingJobSummaries"]]
-    metric = _objective(description)["MetricName"]
+    objectives = read_objectives(description)
     ended = curves if curves is not None else {}
     shown = {}
     for each in summaries:
         job = each["TrainingJobName"]
-        shown[job] = ended.get(job) or api.read_curve(job, metric)
+        objective = objectives[each.get("TrainingJobDefinitionName", "")]
+        shown[job] = ended.get(job) or api.read_curve(job, objective["MetricName"])
         if each["TrainingJobStatus"] in _OVER:
             ended[job] = shown[job]
     return description, make_rows(description, summaries, shown)
@@ -241,6 +243,7 @@ def _print_end(
             {
                 "trial": row.number,
                 "job": row.job,
+                **({"definition": row.definition} if row.definition else {}),
                 "parameters": row.parameters,
                 "state": row.state,
                 "values": row.curve,
@@ -251,7 +254,7 @@ def _print_end(
     if args.csv or args.json:
         return
     if is_table or not terminal.is_live:
-        for line in render_table(rows, goal=_goal(description)):
+        for line in render_table(rows):
             terminal.line(line)
     name = description["HyperParameterTuningJobName"]
     terminal.line(f"tune: {name} is {description['HyperParameterTuningJobStatus']}")
@@ -263,16 +266,3 @@ def _print_end(
             f"  best    {best['TrainingJobName']}: {value['MetricName']} {value['Value']}"
         )
         terminal.line(f"  again   {command_line(args, 'tune', 'best', name)}")
-
-
-def _objective(description: Mapping[str, Any]) -> Mapping[str, str]:
-    config = description["HyperParameterTuningJobConfig"]
-    several = description.get("TrainingJobDefinitions") or [{}]
-    found: Mapping[str, str] = config.get("HyperParameterTuningJobObjective") or several[0].get(
-        "TuningObjective", {}
-    )
-    return found
-
-
-def _goal(description: Mapping[str, Any]) -> str:
-    return _objective(description)["Type"]
