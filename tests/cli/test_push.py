@@ -11,7 +11,13 @@ from stoker import __version__
 from stoker.cli.commands import push
 from stoker.cli.commands.push import PushPlan
 from stoker.machine.failures import UsageRefused
-from stoker.machine.repository import Revision, read_framework, read_revision, read_source_url
+from stoker.machine.repository import (
+    Revision,
+    git_environment,
+    read_framework,
+    read_revision,
+    read_source_url,
+)
 
 URI = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/stoker"
 
@@ -50,10 +56,12 @@ def test_a_clean_tree_and_a_changed_one_are_told_apart(checkout):
     (checkout / "new.txt").write_text("x")
     assert read_revision(checkout) == Revision(commit=clean.commit, dirty=True)
     assert read_revision(checkout).label == f"{clean.commit}-dirty"
+    assert git_environment(checkout) == {"STOKER_GIT_COMMIT": f"{clean.commit}-dirty"}
 
 
 def test_a_folder_without_git_has_no_commit(tmp_path):
     assert read_revision(tmp_path) == Revision(commit="", dirty=True)
+    assert git_environment(tmp_path) == {}
 
 
 def test_the_source_address_holds_no_credentials(checkout):

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from stoker import __version__
+from stoker.bus.run_file import GIT_VARIABLE
 from stoker.machine.docker import ask
 from stoker.machine.failures import UsageRefused
 
@@ -77,6 +78,22 @@ def read_revision(repository: Path) -> Revision:
         commit=head.tail if head.code == 0 else "",
         dirty=status.code != 0 or bool(status.tail),
     )
+
+
+def git_environment(source_dir: str | Path = ".") -> dict[str, str]:
+    """The commit that a folder of code is at, as a variable of a job: its lineage names it.
+
+    Args:
+        source_dir: the folder; outside of a git repository there is nothing to name.
+
+    Example:
+        `PyTorch(source_dir="src", environment=git_environment("src"), …)`
+    """
+    folder = Path(source_dir).resolve()
+    if not any((each / ".git").exists() for each in (folder, *folder.parents)):
+        return {}  # without a call of git
+    revision = read_revision(folder)
+    return {GIT_VARIABLE: revision.label} if revision.commit else {}
 
 
 def read_source_url(repository: Path) -> str:

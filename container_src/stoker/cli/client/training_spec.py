@@ -10,14 +10,13 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.bus.run_file import GIT_VARIABLE
 from stoker.cli.client.submission import DAY_SECONDS, INSTANCE_TYPE, VOLUME_GB, TrainingSpec
 from stoker.cli.client.train_defaults import with_defaults
 from stoker.contract.channels import is_channel_name
 from stoker.contract.code import CODE_CHANNEL
 from stoker.contract.hyperparameters import RESERVED_PREFIX, SETTINGS, TORCHRUN_SWITCH
 from stoker.machine.failures import UsageRefused
-from stoker.machine.repository import read_revision
+from stoker.machine.repository import git_environment
 from stoker.machine.units import read_seconds
 from stoker.platform.model.request import parse_folder
 from stoker.platform.model.request_rules import MOST_HOSTS
@@ -63,7 +62,7 @@ def make_spec(args: argparse.Namespace) -> TrainingSpec:
         channels=_channels(args.channel),
         params=_params(args),
         metrics=_metrics(args.metric),
-        environ={**_describe_commit(source_dir), **read_environ(args.env)},
+        environ={**git_environment(source_dir), **read_environ(args.env)},
         tags=dict(_pairs(args.tag, "--tag")),
         instances=instances,
         instance_type=args.instance_type or INSTANCE_TYPE,
@@ -91,14 +90,6 @@ def _keep_alive(args: argparse.Namespace, instances: int) -> int:
             f"--keep-alive {text}", fix=f"at most {_MOST_KEEP_ALIVE_SECONDS // 3600}h, or 0"
         )
     return round(seconds)
-
-
-def _describe_commit(source_dir: Path) -> dict[str, str]:
-    """The commit of the code for the job's lineage; outside of a repository nothing."""
-    if not any((folder / ".git").exists() for folder in (source_dir, *source_dir.parents)):
-        return {}  # without a call of git
-    revision = read_revision(source_dir)
-    return {GIT_VARIABLE: revision.label} if revision.commit else {}
 
 
 def _require_script(script: Path, source_dir: Path) -> None:
