@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,22 +75,23 @@ def run_job(job: JobTree, launcher: Launcher, extra: Mapping[str, str] | None = 
     environ = {**_clean_environ(), **_roots(job), **launcher.environ, **(extra or {})}
     with job.stdout.open("wb") as stdout, job.stderr.open("wb") as stderr:
         started = time.monotonic()
-        try:
-            done = subprocess.run(
-                launcher.argv,
-                env={**environ, "BENCHMARK_STARTED": repr(time.monotonic())},
-                cwd=job.root,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                timeout=_LIMIT_SECONDS,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise CannotMeasure(f"{launcher.name}: {error}") from error
+        process = subprocess.Popen(
+            launcher.argv,
+            env={**environ, "BENCHMARK_STARTED": repr(time.monotonic())},
+            cwd=job.root,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+        )
+        # Not `wait(timeout)`, which looks only after 32, 64, 114, 164 … ms.
+        watchdog = threading.Timer(_LIMIT_SECONDS, process.kill)
+        watchdog.start()
+        code = process.wait()
         seconds = time.monotonic() - started
-    if done.returncode != 0:
+        watchdog.cancel()
+    if code != 0:
         said = job.stderr.read_text(errors="replace").strip()[-500:]
-        raise CannotMeasure(f"{launcher.name} ended with {done.returncode}: {said}")
+        raise CannotMeasure(f"{launcher.name} ended with {code}: {said}")
     return seconds
 
 
