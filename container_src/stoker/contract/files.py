@@ -62,13 +62,16 @@ def _parse_object(text: str, path: str) -> dict[str, Any]:
     return parsed
 
 
-def write_atomically(path: str, content: str, *, is_private: bool = False) -> None:
+def write_atomically(
+    path: str, content: str, *, is_private: bool = False, outlives_machine: bool = True
+) -> None:
     """Writes a whole file or none: temporary name, fsync, rename.
 
     Args:
         path: the file.
         content: all of it.
         is_private: it holds a secret: for its owner only.
+        outlives_machine: whether it is read after a loss of power; fsync takes 5 ms and more.
     """
     # fsync before the rename: after a loss of power the new name must not point to empty blocks.
     temporary = temporary_path(path)
@@ -80,8 +83,9 @@ def write_atomically(path: str, content: str, *, is_private: bool = False) -> No
             if is_private:
                 os.fchmod(file.fileno(), 0o600)  # before anything is in it
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if outlives_machine:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError:
         remove_file(temporary)

@@ -84,7 +84,7 @@ def _run(watch: Watch, *, dry_run: bool) -> Outcome:
             return Outcome(kind="success", exit_code=0, reason="dry run")
         started = time.time()
         outcome = _carry_out(job, plan, rules, watch, crash_dir)
-    # Loaded only now: hashes and package names cost what a start must not.
+    # As above: hashes and package names cost what a start must not.
     from stoker.runtime.run_file import write_run_file
 
     write_run_file(job, outcome, code_dir=folder, started=started, mask=watch.log.mask)
@@ -107,7 +107,7 @@ def _carry_out(
     mlflow = _begin_mlflow_run(job, watch, crash_dir)
     worker = plan.worker if mlflow is None else mlflow.give_to(plan.worker)
     ended = run_worker(job, worker, rules, watch)
-    # Loaded only now: diagnosing costs a tenth of the start, and a job that goes well none of it.
+    # Not before the worker has started: diagnosing costs a tenth of the start.
     from stoker.runtime.finish import make_outcome
 
     outcome = make_outcome(
@@ -156,7 +156,8 @@ def _begin_mlflow_run(job: Job, watch: Watch, crash_dir: str) -> MlflowRun | Non
 def run_worker(job: Job, worker: Step, rules: JobRules | None, watch: Watch) -> Ended:
     """Runs the worker and the evaluator of its rules, and marks the end of what they read."""
     started = time.monotonic()
-    ended = watch.run(worker, None if rules is None else lambda: rules.start(worker))
+    start_sidecar = None if rules is None else lambda: rules.start(worker)
+    ended = watch.run(worker, start_sidecar, prepare_end=_load_what_the_end_needs)
     if watch.profiler is not None:
         watch.profiler.note(worker.name, started, is_worker=True)
         watch.profiler.stop()
@@ -171,6 +172,12 @@ def run_worker(job: Job, worker: Step, rules: JobRules | None, watch: Watch) -> 
     if rules is not None:
         rules.finish(watch.signals)
     return ended
+
+
+def _load_what_the_end_needs() -> None:
+    """While the worker runs, and nothing waits for this process."""
+    for module in ("stoker.runtime.finish", "stoker.runtime.run_file", "hashlib"):
+        __import__(module)
 
 
 def start_profiler(job: Job, watch: Watch) -> None:

@@ -45,7 +45,8 @@ def write_run_file(
     facts = make_run_facts(job, outcome, code_dir=code_dir, started=started, mask=mask)
     try:
         os.makedirs(folder, exist_ok=True)
-        write_atomically(f"{folder}/{FILE_NAME}", json.dumps(facts))
+        # The platform takes it from this very machine, once the job is over.
+        write_atomically(f"{folder}/{FILE_NAME}", json.dumps(facts), outlives_machine=False)
     except OSError:
         return  # the outcome of the job must not change by it
 

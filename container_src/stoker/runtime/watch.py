@@ -37,6 +37,7 @@ ENDLESS = float("inf")
 _REST_SECONDS = 0.01
 _SMALL_READ_BYTES = 16 * 1024
 _GROUP_POLL_SECONDS = 0.1
+_SETTLE_SECONDS = 0.05
 _DRAIN_SECONDS = 2.0
 _DRAIN_IDLE_SECONDS = 0.02
 # The exit codes of a process that a forwarded stop has ended. SIGHUP is forwarded as SIGTERM, and
@@ -73,12 +74,19 @@ class Watch:
         self.profiler: JobProfiler | None = None
         """Records each step of the launcher, if the job is profiled."""
 
-    def run(self, step: Step, start_sidecar: Callable[[], Sidecar | None] | None = None) -> Ended:
+    def run(
+        self,
+        step: Step,
+        start_sidecar: Callable[[], Sidecar | None] | None = None,
+        *,
+        prepare_end: Callable[[], None] | None = None,
+    ) -> Ended:
         """Starts a step and returns when its process has ended.
 
         Args:
             step: what to run.
             start_sidecar: called once the step has been started.
+            prepare_end: called once it has written something, or has run for a moment.
 
         Raises:
             LaunchFailed: it could not be started.
@@ -92,7 +100,7 @@ class Watch:
         ]
         try:
             sidecar = start_sidecar() if start_sidecar is not None else None
-            return _StepRun(self, step, child, pumps, sidecar).run()
+            return _StepRun(self, step, child, pumps, sidecar).run(prepare_end)
         finally:
             self.signals.forward_to(None)
 
@@ -111,15 +119,20 @@ class EventLoop:
         self._signal_poll.register(signals.wake_up, select.POLLIN)
         self._last_output = 0.0
 
-    def turn(self, timeout_seconds: float) -> bool:
-        """Waits for something to happen and deals with output; False if nothing did."""
+    def turn(self, timeout_seconds: float, *, may_rest: bool = True) -> bool:
+        """Waits for something to happen and deals with output; False if nothing did.
+
+        Args:
+            timeout_seconds: how long.
+            may_rest: whether a process may still write: then a pause saves reads.
+        """
         milliseconds = None if timeout_seconds == ENDLESS else timeout_seconds * 1000 + 1
         happened = self._poll.poll(milliseconds)
         for source, _ in happened:
             if source == self._signals.wake_up:
                 self._signals.drain()
             else:
-                self._read(source)
+                self._read(source, may_rest=may_rest)
         now = time.monotonic()
         for pump in self._pumps:
             pump.show_partial_line(now)
@@ -134,17 +147,18 @@ class EventLoop:
         """Reads what a child wrote before it ended; bounded, if another process still writes."""
         deadline = time.monotonic() + _DRAIN_SECONDS
         while any(p.source in self._open for p in pumps) and time.monotonic() < deadline:
-            if not self.turn(_DRAIN_IDLE_SECONDS):
+            if not self.turn(_DRAIN_IDLE_SECONDS, may_rest=False):
                 return
 
-    def _read(self, source: int) -> None:
+    def _read(self, source: int, *, may_rest: bool) -> None:
         size_bytes = self._open[source].read()
         if not size_bytes:
             self._poll.unregister(source)
             del self._open[source]
             return
         before, self._last_output = self._last_output, time.monotonic()
-        if size_bytes < _SMALL_READ_BYTES and self._last_output - before < _REST_SECONDS:
+        is_frequent = self._last_output - before < _REST_SECONDS
+        if may_rest and is_frequent and size_bytes < _SMALL_READ_BYTES:
             # Many small writes: one read for a hundredth of a second of them leaves the
             # processor to the script. A signal or the script's end cuts the rest short.
             self._signal_poll.poll(_REST_SECONDS * 1000)
@@ -181,7 +195,12 @@ class _StepRun:
         self._by_signal = 0
         self._was_killed = False
 
-    def run(self) -> Ended:
+    def run(self, prepare_end: Callable[[], None] | None) -> Ended:
+        if prepare_end is not None:
+            # Not earlier: it would slow down the step's own start.
+            self._loop.turn(min(_SETTLE_SECONDS, self._timeout_seconds()))
+            prepare_end()
+            self._reap()
         while self._exit_code is None:
             self._loop.turn(self._timeout_seconds())
             self._reap()
