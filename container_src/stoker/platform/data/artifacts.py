@@ -7,12 +7,12 @@ import os
 import posixpath
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from isal import igzip_threaded
+from isal import igzip, igzip_threaded
 
 from stoker.bus.progress import SHOWN_SECONDS, Progress, show_nothing
 from stoker.contract.paths import OPT_ML
@@ -155,6 +155,8 @@ _LEVEL = 2
 _MOST_THREADS = 8
 _SPARE_THREADS = 2
 """Beyond one per core: each thread's queue holds a single block, and one may wait for the disk."""
+_THREADED_BYTES = 32 << 20
+"""Less is packed without threads: the library's notice only after 50 ms that there is no more."""
 _BLOCK_BYTES = 1 << 18
 """Larger blocks come fresh from the kernel each time: twice its work for the same archive."""
 # Not setuid and its like: the archive is unpacked on other machines.
@@ -175,8 +177,9 @@ def pack(folder: Merged, target: Path, *, show: Callable[[str], object] = show_n
         OSError: a file cannot be read, or the disk is full.
     """
     seen_as = posixpath.join("/opt/ml", *folder.parts)
-    progress = _make_progress(f"packing of {target.name}", folder.size_bytes(), show)
-    with _open_archive(target) as archive:
+    size_bytes = folder.size_bytes()
+    progress = _make_progress(f"packing of {target.name}", size_bytes, show)
+    with _open_archive(target, size_bytes) as archive:
         for host_dir, entry in folder:
             if entry.is_file:
                 _add_file(archive, host_dir, entry, folder, progress)
@@ -189,14 +192,11 @@ def pack(folder: Merged, target: Path, *, show: Callable[[str], object] = show_n
 
 
 @contextmanager
-def _open_archive(target: Path) -> Iterator[tarfile.TarFile]:
-    threads = min(_MOST_THREADS, (os.cpu_count() or 1) + _SPARE_THREADS)
+def _open_archive(target: Path, size_bytes: int) -> Iterator[tarfile.TarFile]:
     with target.open("wb", buffering=0) as file:
         disk = _Disk(file)
         with (
-            igzip_threaded.open(  # type: ignore[no-untyped-call]  # it has no types
-                disk, "wb", compresslevel=_LEVEL, threads=threads, block_size=_BLOCK_BYTES
-            ) as packed,
+            _open_compressor(disk, size_bytes) as packed,
             tarfile.TarFile(
                 fileobj=_Stream(packed, disk),  # type: ignore[arg-type]  # it only writes
                 mode="w",
@@ -205,6 +205,16 @@ def _open_archive(target: Path) -> Iterator[tarfile.TarFile]:
         ):
             yield archive
         disk.require_good()
+
+
+def _open_compressor(disk: _Disk, size_bytes: int) -> AbstractContextManager[_Writable]:
+    if size_bytes < _THREADED_BYTES:
+        # Without a time in its header: packed again, it is the same.
+        return igzip.IGzipFile(fileobj=disk, mode="wb", compresslevel=_LEVEL, mtime=0)  # type: ignore[no-untyped-call]  # it has no types
+    threads = min(_MOST_THREADS, (os.cpu_count() or 1) + _SPARE_THREADS)
+    return igzip_threaded.open(  # type: ignore[no-untyped-call,no-any-return]  # it has no types
+        disk, "wb", compresslevel=_LEVEL, threads=threads, block_size=_BLOCK_BYTES
+    )
 
 
 class _Disk:

@@ -6,8 +6,8 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -248,9 +248,10 @@ class JobWorker(threading.Thread):
         self._control.wait(min(restart, deadline.at) if deadline else restart)
 
     def _upload(self, record: JobRecord, request: TrainingRequest) -> None:
-        put_end_markers(request, self._context.storage)
-        model_uri = upload_results(self._context, record, request, show=self._show_transfer)
-        upload_profile_page(self._context, record, request)
+        with _removing_runs(self._context, record.name):  # meanwhile: each takes time of its own
+            put_end_markers(request, self._context.storage)
+            model_uri = upload_results(self._context, record, request, show=self._show_transfer)
+            upload_profile_page(self._context, record, request)
         self._breakpoints.at(self._control.name, "uploaded")
         self._control.change(
             lambda r, now: replace(
@@ -348,11 +349,32 @@ def note_metrics(
     return read_final(context.series, job, definitions)
 
 
+@contextmanager
+def _removing_runs(context: JobContext, job: str) -> Iterator[None]:
+    """Remove the runs of a job, which have ended, in a thread; those left are removed later."""
+
+    def remove() -> None:
+        with suppress(HostError):
+            remove_runs(context, job)
+
+    thread = threading.Thread(target=remove, name=f"remove-{job}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def remove_runs(context: JobContext, job: str) -> None:
+    """Remove the runs of all attempts of a job."""
+    for running in context.engine.list_runs():
+        if running.job == job:
+            context.engine.remove(running.name)
+
+
 def clear_attempt(context: JobContext, request: TrainingRequest) -> None:
     """Remove the runs and folders of earlier attempts: the next one begins on a fresh disk."""
-    for running in context.engine.list_runs():
-        if running.job == request.name:
-            context.engine.remove(running.name)
+    remove_runs(context, request.name)
     job_dir = context.root.job_dir(request.name)
     try:
         _remove_folder(job_dir)
