@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import select
 import socket
 import struct
 import subprocess
@@ -35,7 +34,7 @@ class DockerCli:
         self._client = tuple(client)
         self._patience_seconds = patience_seconds
         self._silent_since: float | None = None
-        self._running: set[subprocess.Popen[Any]] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
         self._lines: set[socket.socket] = set()
         self._lock = threading.Lock()
 
@@ -128,6 +127,26 @@ class DockerCli:
         except (http.client.HTTPException, OSError) as error:
             return self._note_answer(Finished(code=TIMED_OUT, stderr=f"no answer: {error}"))
 
+    def call_within(self, method: str, path: str, timeout_seconds: float) -> bool:
+        """A call whose answer may take long, such as that to wait for a container's end.
+
+        Returns:
+            Whether the answer came within that time.
+
+        Raises:
+            ConnectionError: the engine went away, perhaps for a moment only.
+        """
+        try:
+            with self.dialled() as connection:
+                connection.sock.settimeout(timeout_seconds)
+                connection.request(method, path, headers={"Content-Length": "0"})
+                connection.getresponse().read()
+        except TimeoutError:
+            return False
+        except (http.client.HTTPException, OSError) as error:
+            raise _broken_off(error) from None
+        return True
+
     @contextmanager
     def dialled(self) -> Iterator[http.client.HTTPConnection]:
         """A connection to the engine, wherever the client would find it.
@@ -149,12 +168,12 @@ class DockerCli:
             with theirs:
                 # As Docker's own clients do over ssh: the client passes bytes between its stdio
                 # and the engine.
-                client = self.start("system", "dial-stdio", talk=theirs.fileno())
+                client = self._start_dial(theirs.fileno())
             try:
                 connection.sock = ours
                 yield connection
             finally:
-                client.close()
+                self._end_dial(client)
 
     @contextmanager
     def _open_line(self, line: socket.socket) -> Iterator[None]:
@@ -174,30 +193,26 @@ class DockerCli:
         scheme, _, path = answer.stdout.strip().partition("://")
         return path if answer.code == 0 and scheme == "unix" else ""
 
-    def start(self, *arguments: str, talk: int = subprocess.PIPE) -> Client:
-        """Starts a client that stays. `talk` is what it reads from and writes to."""
+    def _start_dial(self, line: int) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [*self._client, *arguments],
-            stdin=subprocess.DEVNULL if talk == subprocess.PIPE else talk,
-            stdout=talk,
+            [*self._client, "system", "dial-stdio"],
+            stdin=line,
+            stdout=line,
             stderr=subprocess.DEVNULL,
         )
         with self._lock:
             self._running.add(process)
-        return Client(process, self)
+        return process
 
-    def forget(self, process: subprocess.Popen[Any]) -> None:
-        """Ends a client that stays."""
+    def _end_dial(self, process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             process.kill()
         process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
         with self._lock:
             self._running.discard(process)
 
     def close(self) -> None:
-        """Ends all clients that stay, and the lines to the engine."""
+        """Ends all lines to the engine."""
         with self._lock:
             lines = tuple(self._lines)
         for line in lines:
@@ -205,34 +220,7 @@ class DockerCli:
                 # A close would not wake the thread that waits in a read of it.
                 line.shutdown(socket.SHUT_RDWR)
         for process in tuple(self._running):
-            self.forget(process)
-
-
-class Client:
-    """A client that stays until its answer comes, such as `docker wait`."""
-
-    def __init__(self, process: subprocess.Popen[Any], cli: DockerCli) -> None:
-        self._process = process
-        self._cli = cli
-
-    def ends_within(self, timeout_seconds: float) -> bool:
-        """Waits until it has its answer, or has lost the engine."""
-        if self._process.returncode is not None or self._process.stdout is None:
-            return True
-        poll = select.poll()
-        poll.register(self._process.stdout, select.POLLIN)  # its answer, or the end of it
-        if not poll.poll(max(0.0, timeout_seconds) * 1000):
-            return False
-        self._process.wait()
-        return True
-
-    def has_failed(self) -> bool:
-        """Whether it ended without an answer."""
-        return self._process.returncode not in (None, 0)
-
-    def close(self) -> None:
-        """Ends it, answer or not."""
-        self._cli.forget(self._process)
+            self._end_dial(process)
 
 
 def _read_answer(status: int, body: bytes) -> Finished:
@@ -273,7 +261,11 @@ def read_frames(
             connection.request("GET", path)
             yield from _payloads(_blocks(connection.getresponse()), skip_bytes)
     except (http.client.HTTPException, OSError) as error:
-        raise ConnectionError(f"the engine broke off: {error}") from None
+        raise _broken_off(error) from None
+
+
+def _broken_off(error: Exception) -> ConnectionError:
+    return ConnectionError(f"the engine broke off: {error}")
 
 
 def _payloads(blocks: Iterator[bytes], skip_bytes: int) -> Iterator[bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from stoker.machine.docker import Finished
-from stoker.machine.docker_client import Client, DockerCli, read_frames
+from stoker.machine.docker_client import DockerCli, read_frames
 from stoker.machine.failures import EngineLost
 from stoker.platform.engines.container import (
     ROOT_LABEL,
@@ -47,7 +46,7 @@ from stoker.platform.model.root import Root
 
 _PATIENCE_SECONDS = 30.0
 _PAUSE_SECONDS = 0.2
-_LISTEN_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.02
 _REMOVE_SECONDS = 60.0
 _CHOWN_SECONDS = 600.0
 _HAND_OVER_SECONDS = 20.0
@@ -86,12 +85,10 @@ class DockerEngine:
         self._cli = DockerCli(client, patience_seconds=patience_seconds)
         self._networks = DockerNetworks(self._cli, self._id)
         self._images = DockerImages(self._cli, lambda: self._has_gpus)
-        self._waiting: dict[str, Client] = {}
         self._shaken: set[str] = set()
         self._taken_at: dict[str, float] = {}
         """When a container that waited got its command."""
         self.layers_refused = ""
-        self._lock = threading.Lock()
 
     def require_image(self, image: str) -> None:
         """Of that name or, for an image of AWS, ours in its place."""
@@ -169,10 +166,10 @@ class DockerEngine:
         return [name for name, labels in found if labels.get(STANDBY_LABEL) == name]
 
     def wait(self, name: str, timeout_seconds: float) -> Exit | None:
-        """Waits by `docker wait`; what the container's state says counts."""
-        deadline = time.monotonic() + timeout_seconds
+        """The engine tells of the end; what the container's state says counts."""
+        container, deadline = self._container(name), time.monotonic() + timeout_seconds
         while True:
-            state = self._try_state(self._container(name))
+            state = self._try_state(container)
             if state is not None and state["Status"] in _ENDED:
                 return self._exit(name, state)
             left_seconds = deadline - time.monotonic()
@@ -182,12 +179,13 @@ class DockerEngine:
                 self._shaken.add(name)
                 time.sleep(min(_PAUSE_SECONDS, left_seconds))
                 continue
-            client = self._waiter(name)
-            if not client.ends_within(left_seconds):
-                return None
-            if client.has_failed():  # it lost the engine, perhaps for a moment only
+            if not state["Running"]:  # not yet, or it is just being removed
+                time.sleep(_LOOK_SECONDS)
+                continue
+            try:
+                self._cli.call_within("POST", f"/containers/{container}/wait", left_seconds)
+            except ConnectionError:
                 self._shaken.add(name)
-            self._stop_waiting(name)
 
     def signal(self, name: str, number: int) -> bool:
         """To the container's first process; if that is killed, the kernel ends the others."""
@@ -231,7 +229,6 @@ class DockerEngine:
                     fix=f"docker rm --force {container}",
                 )
             time.sleep(_PAUSE_SECONDS)  # such as: its removal is in progress already
-        self._stop_waiting(name)
         self._shaken.discard(name)
         self._taken_at.pop(container, None)
 
@@ -283,7 +280,7 @@ class DockerEngine:
                 self._networks.remove(job)
 
     def close(self) -> None:
-        """Ends the clients that wait; containers need no client."""
+        """Ends the lines to the engine; containers need none."""
         self._cli.close()
 
     def _complete(self, launch: Launch) -> Launch:
@@ -318,20 +315,7 @@ class DockerEngine:
     def _container(self, name: str) -> str:
         return f"{name}-{self._id}"  # two roots may have jobs of one name
 
-    def _waiter(self, name: str) -> Client:
-        with self._lock:
-            if name not in self._waiting:
-                self._waiting[name] = self._cli.start("wait", self._container(name))
-            return self._waiting[name]
-
-    def _stop_waiting(self, name: str) -> None:
-        with self._lock:
-            client = self._waiting.pop(name, None)
-        if client is not None:
-            client.close()
-
     def _exit(self, name: str, state: Mapping[str, Any]) -> Exit:
-        self._stop_waiting(name)
         if name in self._shaken and state["ExitCode"] != 0:
             raise EngineLost(
                 f"the Docker engine went away while {name} ran, which then ended with code "
@@ -353,7 +337,7 @@ class DockerEngine:
                 return True
             if time.time() - began > LISTEN_SECONDS:
                 return False
-            time.sleep(_LISTEN_LOOK_SECONDS)
+            time.sleep(_LOOK_SECONDS)
         return True
 
     def _state(self, container: str) -> Mapping[str, Any]:
