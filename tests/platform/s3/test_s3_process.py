@@ -194,6 +194,16 @@ def test_a_presigned_address_works_without_keys_and_for_its_object_only(wire, s3
         assert answer.code == 403
 
 
+@pytest.mark.parametrize("version", ["s3v4", "s3"])
+def test_a_presigned_address_of_a_list_works(wire, s3, version):
+    s3.put_object(Bucket=DEFAULT_BUCKET, Key="shared/a", Body=b"x")
+    url = wire.boto("s3", signature_version=version).generate_presigned_url(
+        "list_objects_v2", Params={"Bucket": DEFAULT_BUCKET, "Prefix": "shared/"}
+    )
+    with urllib.request.urlopen(url, timeout=DEADLINE_SECONDS) as answer:
+        assert b"<Key>shared/a</Key>" in answer.read()
+
+
 def find_s3(root):
     """The process of a root's S3 server; None while there is none."""
     pids = with_variable("STOKER_S3_ROOT", str(root.folder))

@@ -289,12 +289,15 @@ def require_signature_v2(
     expires = message.parameter("Expires") or ""
     if not re.fullmatch("[0-9]{1,18}", expires) or int(expires) < now.timestamp():
         raise SignatureRefused("expired", f"Request has expired: it was valid until {expires}.")
-    given = message.parameter("Signature") or ""
-    if not hmac.compare_digest(_expected_v2(message, credentials).encode(), _bytes(given)):
+    given = _bytes(message.parameter("Signature") or "")
+    # botocore sends `/bucket`, but signs `/bucket/`.
+    paths = (message.path, f"{message.path}/") if message.path.count("/") == 1 else (message.path,)
+    expected = [_expected_v2(message, path, credentials).encode() for path in paths]
+    if not any(hmac.compare_digest(each, given) for each in expected):
         raise SignatureRefused("mismatch", "The signature does not match the address.")
 
 
-def _expected_v2(message: Message, credentials: Credentials) -> str:
+def _expected_v2(message: Message, path: str, credentials: Credentials) -> str:
     custom = sorted(
         f"{name}:{' '.join(value.split())}"
         for name, value in message.headers.items()
@@ -311,7 +314,7 @@ def _expected_v2(message: Message, credentials: Credentials) -> str:
         message.headers.get("content-type", ""),
         message.parameter("Expires") or "",
         *custom,
-        message.path + (f"?{'&'.join(resources)}" if resources else ""),
+        path + (f"?{'&'.join(resources)}" if resources else ""),
     )
     return sign_v2(credentials, "\n".join(text))
 
