@@ -195,12 +195,14 @@ def _running_ours(folder: Path) -> Iterator[BaseClient]:
     argv = [sys.executable, "-m", "stoker.platform.s3", str(folder), "127.0.0.1:0"]
     variables = {**read_environment(), "STOKER_S3_KEYS": "key,secret"}
     with subprocess.Popen(argv, env=variables, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout
-        address = re.search(r"http://[\d.:]+", server.stdout.readline())
-        if address is None:
-            raise CannotMeasure("the platform's S3 server did not start")
-        yield _make_client(address[0])
-        server.terminate()
+        try:
+            assert server.stdout
+            address = re.search(r"http://[\d.:]+", server.stdout.readline())
+            if address is None:
+                raise CannotMeasure("the platform's S3 server did not start")
+            yield _make_client(address[0])
+        finally:
+            server.terminate()
 
 
 @contextmanager
@@ -209,13 +211,15 @@ def _running_moto() -> Iterator[BaseClient]:
         port = free.getsockname()[1]
     argv = [str(make_moto_venv() / "bin/moto_server"), "-p", str(port)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        deadline = time.monotonic() + _START_SECONDS
-        while not _listens(port):
-            if time.monotonic() > deadline:
-                raise CannotMeasure("moto's server did not start")
-            time.sleep(0.1)
-        yield _make_client(f"http://127.0.0.1:{port}")
-        server.terminate()
+        try:
+            deadline = time.monotonic() + _START_SECONDS
+            while not _listens(port):
+                if time.monotonic() > deadline:
+                    raise CannotMeasure("moto's server did not start")
+                time.sleep(0.1)
+            yield _make_client(f"http://127.0.0.1:{port}")
+        finally:
+            server.terminate()
 
 
 def _listens(port: int) -> bool:
