@@ -1,11 +1,11 @@
 """Tries every check on every deliberate fault: does a fault fail its own check and no other?
 
 54 faults and 54 checks are 2916 pairs, hours of containers: so what was tried is remembered in
-cross.json, the next run goes on where the last one stopped, and docs/faults.md says what is
-untried. A pair is tried anew when the source of its check, its fault or of what both share has
-changed; the launcher below them is not part of it, but docs/faults.md tells how many pairs were
-tried with another one than today's. Quick checks come first. A failure that nobody has declared
-counts if it comes twice.
+cross.json, the next run continues where the last one stopped, and docs/faults.md says what is
+untried. A pair is tried anew when the code of its check, its fault or of what both share has
+changed (not its comments); the launcher below them is not part of it, but docs/faults.md tells
+how many pairs were tried with another one than today's. Quick checks come first. A failure that
+nobody has declared counts if it comes twice.
 
 Usage: python -m tests.conformance.cross [--minutes M] [--jobs N] [--table-only]
 Exit codes: 0 as declared (or untried), 1 a pair is not as declared.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tokenize
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +43,7 @@ _BATCH_PER_JOB = 4
 """Pairs between two looks at the clock: enough that one slow pair holds up few others."""
 _MOST_SEEN_CHARACTERS = 160
 _SOURCE = Path(stoker.__file__).parent
-_CONFORMANCE = _SOURCE / "host/conformance"
+_CONFORMANCE = _SOURCE / "conformance"
 
 
 @dataclass(frozen=True, order=True)
@@ -210,12 +212,24 @@ def _make_keys(faults: dict[int, Fault]) -> dict[Pair, str]:
     """A hash per pair: of its check's file, its fault's file and all that they share."""
     modules = {module.__name__: Path(str(module.__file__)) for module in GROUPS}
     own = {*modules.values(), *(_CONFORMANCE / name for name in ("page.py", "report.py"))}
-    common = "".join((*_read(_CONFORMANCE, without=own), (HERE / "broken_train.py").read_text()))
-    checks = {n: modules[check.tried.__module__].read_text() for n, check in CHECKS.items()}
+    shared = (*_read(_CONFORMANCE, without=own), (HERE / "broken_train.py").read_text())
+    common = "".join(map(strip_comments, shared))
+    files = {name: strip_comments(file.read_text()) for name, file in modules.items()}
+    checks = {number: files[check.tried.__module__] for number, check in CHECKS.items()}
     texts = {UNBROKEN: "", **{n: f"{n}{fault.source}" for n, fault in faults.items()}}
     return {
         pair: _hash(common, checks[pair.check], texts[pair.fault]) for pair in _all_pairs(faults)
     }
+
+
+def strip_comments(text: str) -> str:
+    """The same program: nothing that is tried depends on a comment or an empty line."""
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def _hash_launcher() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conformance import cross
 from tests.conformance.cross import MEMORY, TABLE, Memory, Pair
 from tests.conformance.cross_table import render_table, spell_numbers
 from tests.conformance.faults import CHECKS, all_faults
@@ -50,6 +51,18 @@ def test_a_pair_that_was_tried_with_other_sources_is_untried_again(tmp_path):
     assert memory.status(Pair(1, 2)) == ""
     (tmp_path / "cross.json").write_text('{"1/2": {"key": "old", "status": "pass"}}')
     assert Memory(tmp_path / "cross.json", FAULTS).status(Pair(1, 2)) == ""
+
+
+def test_what_checks_share_is_part_of_a_pair_without_its_comments(tmp_path, monkeypatch):
+    def find_keys(text: str) -> object:
+        (tmp_path / "lab.py").write_text(text)
+        return cross._make_keys(FAULTS)[Pair(1, 2)]
+
+    assert (cross._CONFORMANCE / "lab.py").is_file()
+    monkeypatch.setattr(cross, "_CONFORMANCE", tmp_path)
+    before = find_keys('RUN = "train  # not a comment"\n')
+    assert find_keys('# Why.\nRUN = "train  # not a comment"  # as the service\n') == before
+    assert find_keys('RUN = "train"\n') != before
 
 
 def test_the_table_is_honest_about_what_is_untried_or_surprising():
