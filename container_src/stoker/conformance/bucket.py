@@ -28,6 +28,8 @@ class Bucket:
     def environ(self) -> Mapping[str, str]:
         """What makes an AWS SDK of 2023 or later come here."""
         return {
+            # Both: the second is for launchers that ask STS or EC2 before S3; they find this
+            # server, too.
             "AWS_ENDPOINT_URL_S3": self.endpoint,
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": "stoker-check",
@@ -47,6 +49,7 @@ def serve(lab: Lab, key: str, content: bytes) -> Iterator[Bucket | None]:
         yield None
         return
     endpoint = f"http://{address}:{server.server_address[1]}"
+    # The queue of the socket is open since the constructor: no request comes too early.
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield Bucket(uri=f"s3://{NAME}/{key}", endpoint=endpoint, asked=asked)
@@ -75,8 +78,11 @@ def _make_handler(key: str, content: bytes, asked: list[str]) -> type[BaseHTTPRe
 
         def _answer(self, *, with_body: bool) -> None:
             asked.append(self.path)
+            # With the bucket in the path: an SDK does not put it into the host name of an address
+            # that is an IP.
             found = self.path.partition("?")[0] == f"/{NAME}/{key}"
             body = content if found else b"<Error><Code>NoSuchKey</Code></Error>"
+            # For clients that download in parts, or resume at an offset.
             wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
             self.send_response((206 if wanted else 200) if found else 404)
             if found and wanted:

@@ -48,6 +48,8 @@ def channels_of_any_name(lab: Lab) -> str:
     runs = [lab.start(job), lab.start(bare)]
     environ = read_told(runs[0], job)["environ"]
     for name in _NAMES:
+        # The stock toolkit only upper-cases the name. A shell cannot read `SM_CHANNEL_MY-DATA`, so
+        # a launcher may also write `_` there.
         literal = f"SM_CHANNEL_{name.upper()}"
         readable = literal.replace("-", "_").replace(".", "_")
         folder = environ.get(literal, environ.get(readable))
@@ -131,6 +133,7 @@ def file_mode(lab: Lab) -> str:
     found = read_told(lab.start(job), job)
     require(found["text"] == "1,2\n", f"the script read {found['text']!r}")
     require(found["writable"], "the script cannot write to its channel")
+    # A launcher that sets no SM_CHANNELS fails check 24, not this one.
     channels = json.loads(found["channels"] or "null")
     require(channels in (None, ["train"]), f"SM_CHANNELS is {channels}, but there is only train")
     return "the script read and wrote its channel; the manifest is not a channel"
@@ -148,6 +151,7 @@ def file_mode(lab: Lab) -> str:
 def fast_file_mode(lab: Lab) -> str:
     job = lab.job(_USE, channels={"train": _channel("FastFile")})
     file = job.write("input/data/train/part.csv", "1,2\n")
+    # Root ignores file modes, so only a mount can be read-only to it.
     mount = f"{file.parent}:{_DATA}/train:ro"
     found = read_told(lab.start(job, "--volume", mount), job)
     require(found["text"] == "1,2\n", f"the script read {found['text']!r}")
@@ -186,6 +190,7 @@ with open(name) as pipe:
 )
 def pipe_mode(lab: Lab) -> str:
     job = lab.job(_PIPE, channels={"train": _channel("Pipe")})
+    # The service makes `<channel>_<epoch>`, and no folder `<channel>`.
     os.mkfifo(job.root / "input/data/train_0")
     found = _run_promptly(lab, job)
     require(found["text"] == "record", f"the script read {found['text']!r} from the FIFO")
@@ -195,6 +200,8 @@ def pipe_mode(lab: Lab) -> str:
 def _run_promptly(lab: Lab, job: OptMl) -> dict[str, object]:
     container = lab.start(job)
     try:
+        # A process that opens a FIFO without a peer blocks for good: the sign is that nothing is
+        # printed.
         container.wait_for("PROBE runs", within_seconds=_START_SECONDS)
     except Failed as failure:
         raise Failed(
@@ -230,6 +237,7 @@ def huge_channel_costs_nothing(lab: Lab) -> str:
     job = lab.job(_LIST, channels={"train": _channel("File"), "control": _channel("File")})
     for name in ("train/a", "train/a/b", "control"):
         job.write(f"input/data/{name}/part.csv", "1,2\n")
+    # In a subfolder: to find it, a process has to walk the channel, not only to list it.
     os.mkfifo(job.root / "input/data/train/a/fifo")
     data = job.root / "input/data"
     folders = [data / name for name in ("train", "train/a", "train/a/b")]
@@ -238,6 +246,8 @@ def huge_channel_costs_nothing(lab: Lab) -> str:
     _run_promptly(lab, job)
     listed = [str(folder.relative_to(data)) for folder in folders if _was_listed(folder)]
     require(not listed, f"the launcher listed {', '.join(listed)}")
+    # The script has listed this one. If that has left no trace (`noatime`), the others prove
+    # nothing.
     if not _was_listed(data / "control"):
         return "the script started despite a FIFO; this file system keeps no access times"
     return "the channel's folders were not listed, and nothing in them was opened"

@@ -16,6 +16,7 @@ from stoker.conformance import (
 )
 from stoker.conformance.check import CHECKS, Check
 
+# Importing these modules is what registers their checks; the order has no effect.
 GROUPS = (
     entry,
     input,

@@ -184,8 +184,10 @@ def _write_tree(job: OptMl, folder: str, name: str = "sent") -> None:
 def _make_job(lab: Lab, hyperparameters: Mapping[str, str], *, channel: bool = False) -> OptMl:
     """A job without code; without hyperparameters the image itself names the program."""
     job = lab.job(channels=_CHANNEL if channel else {})
+    # /opt/ml/code has a script in every other job, and some launchers prefer what is there.
     shutil.rmtree(job.root / "code")
     (job.root / "code").mkdir()
+    # SDK v2 writes each value as JSON, so a text has quotes around it.
     program = {"sagemaker_program": json.dumps(job.program)} if hyperparameters else {}
     job.config("hyperparameters", {**program, **hyperparameters})
     return job
@@ -195,6 +197,7 @@ def _try_ways(lab: Lab, *options: str, took: dict[str, float] | None = None) -> 
     """What is wrong with the ways that need no S3; `took` gets the seconds of the others."""
     took = {} if took is None else took
     first = {name: ways[0](lab) for name, ways in _WAYS.items()}
+    # All at once, then one after the other: a start takes seconds in the slow launchers.
     runs = {name: delivery.start(lab, *options) for name, delivery in first.items()}
     faults = {name: _fault(runs[name], first[name], name, took) for name in _WAYS}
     for name, (_, *others) in _WAYS.items():
@@ -229,6 +232,7 @@ def _try_upload(lab: Lab, bucket: Bucket | None, faults: list[str]) -> bool:
     delivery = _make_upload(lab, bucket)
     run = delivery.start(lab)
     fault = _fault(run, delivery, "uploaded to S3", {})
+    # SDKs from before 2023 ignore AWS_ENDPOINT_URL_S3: the launcher is not at fault.
     if fault and not bucket.asked and _ELSEWHERE.search(run.logs()):
         return False
     faults += [fault] if fault else []
@@ -254,6 +258,7 @@ def _try_both(lab: Lab, bucket: Bucket | None, faults: list[str]) -> str:
         return ""
     if found["name"] == "sent":
         return "new code won over old code in /opt/ml/code"
+    # Old code may win, but only with a line that names what was left aside.
     lines = [line for line in found["log"].splitlines() if _ARCHIVE in line]
     if not any(_LEFT_ASIDE.search(line) for line in lines):
         faults.append("code in /opt/ml/code ran, and the uploaded code was left aside silently")

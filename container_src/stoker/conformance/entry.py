@@ -59,6 +59,7 @@ _MACHINE = Script(
         print("PROBE machine=%d" % int.from_bytes(head[18:20], "little"), flush=True)
 """,
 )
+# EM_X86_64 and EM_AARCH64 of elf.h.
 _MACHINES = {"linux/amd64": "62", "linux/arm64": "183"}
 
 
@@ -89,6 +90,7 @@ def train_starts_the_job(lab: Lab) -> str:
 )
 def main_process_is_no_shell(lab: Lab) -> str:
     entrypoint = lab.inspect()["Config"].get("Entrypoint") or []
+    # The engine turns a shell-form ENTRYPOINT into this list.
     require(entrypoint[:2] != ["/bin/sh", "-c"], f"ENTRYPOINT is in shell form: {entrypoint}")
     name = _probed(lab.run(lab.job(_FIRST_PROCESS))).get("main", "")
     require(name not in ("sh", "bash", "dash", "ash"), f"PID 1 is {name}")
@@ -176,6 +178,7 @@ def sdk_drivers_run(lab: Lab) -> str:
 def reads_config_of_an_odd_mode(lab: Lab) -> str:
     job = lab.job(_USER)
     folder = job.root / "input/config"
+    # Seen in the service. Root enters a folder without the x bit (CAP_DAC_OVERRIDE).
     folder.chmod(0o644)
     try:
         ran = lab.run(job)
@@ -183,6 +186,7 @@ def reads_config_of_an_odd_mode(lab: Lab) -> str:
         require(ran.code == 0 and uid is not None, f"it did not run: {ran.tail()}")
         ordinary = lab.run(job, "--user", "65534:65534")
     finally:
+        # Otherwise the lab could not remove it, unless it runs as root.
         folder.chmod(0o755)
     if ordinary.code == 0:
         require("PROBE uid" in ordinary.output, "without its configuration it ended with 0")
@@ -214,6 +218,7 @@ def needs_nothing_below_opt_ml(lab: Lab) -> str:
     require("hello from the probe" in ran.output, f"{held}; with a fresh /opt/ml: {ran.tail()}")
     environ = dict(entry.split("=", 1) for entry in lab.inspect()["Config"].get("Env") or [])
     program = environ.get("SAGEMAKER_PROGRAM")
+    # A program below /opt/ml is found by `docker run`, and hidden where the service mounts one.
     hidden = [path for path in baked if program and path.endswith(f"/{program}")]
     require(not hidden, f"SAGEMAKER_PROGRAM={program} is {shown(hidden)}, which may be hidden")
     return f"{held}; with a fresh folder in its place the job ran"
@@ -254,6 +259,7 @@ def brings_no_driver(lab: Lab) -> str:
     fix="build with --platform linux/amd64; `exec format error` is the symptom of another one",
 )
 def is_built_for_the_instance(lab: Lab) -> str:
+    # The API's limit for AlgorithmSpecification.TrainingImage.
     require(len(lab.image) <= 255, f"the image's name has {len(lab.image)} letters")
     image = lab.inspect()
     platform = f"{image['Os']}/{image['Architecture']}"

@@ -126,6 +126,7 @@ def carries_no_secrets(lab: Lab) -> str:
     survey = survey_image(lab)
     found = _leftovers(survey)
     settings = lab.inspect()["Config"].get("Env") or []
+    # The value of a --build-arg stays in the history of every RUN that it was given to.
     history = lab.docker("history", "--no-trunc", "--format", "{{.CreatedBy}}", lab.image).stdout
     for place, text in (("variables", "\n".join(settings)), ("build history", history)):
         names = sorted(set(_SECRET_NAME.findall(text)))
@@ -157,6 +158,7 @@ def starts_quickly(lab: Lab) -> str:
         if best < _FIRST_LINE_SECONDS:
             break
     require(best < _FIRST_LINE_SECONDS, f"{best:.2f} s at best, of {_MOST_STARTS} starts")
+    # "A" is a file that was not in the image: bytecode that Python wrote because there was none.
     changed = lab.docker("diff", container.id).stdout
     compiled = re.findall(r"^A (/\S+\.pyc)$", changed, re.MULTILINE)
     few = len(compiled) <= _FEW_MODULES
@@ -206,6 +208,7 @@ def packages_fit_together(lab: Lab) -> str:
     ran = lab.run(lab.job(_IMPORTS))
     seen = _probed(ran)
     require("pip" in seen, f"the script did not run: {ran.tail()}")
+    # "0 No broken requirements found.": the exit code, then what it printed.
     code, _, said = seen.pop("pip").partition(" ")
     done = seen.pop("done", "no")
     broken = [f"{name}: {text}" for name, text in seen.items() if not text.startswith("ok")]

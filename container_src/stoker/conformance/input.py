@@ -81,6 +81,7 @@ def hyperparameters_reach_the_script(lab: Lab) -> str:
     full = lab.job(TELL_ENVIRONMENT, hyperparameters={**sent, "sagemaker_job_name": '"job-1"'})
     empty = lab.job(TELL_ENVIRONMENT)
     empty.config("hyperparameters", {})
+    # With an empty file nothing names the script but this variable.
     runs = [lab.start(full), lab.start(empty, environ={"SAGEMAKER_PROGRAM": empty.program})]
     known, unknown = _parse(read_told(runs[0], full)["argv"], list(_MATRIX))
     wrong = [
@@ -150,6 +151,7 @@ def largest_hyperparameters_start(lab: Lab) -> str:
     fix="take defaults for what is not in the file, and the hosts in the order of the file",
 )
 def every_form_of_resourceconfig(lab: Lab) -> str:
+    # As text, as the service does: algo-1, algo-10, algo-11, algo-2.
     eleven = sorted(f"algo-{n}" for n in range(1, 12))
     groups = make_resources("algo-1", eleven)
     groups["instance_groups"] = [
@@ -247,6 +249,7 @@ _ENTRIES = {
     "PROBE_EQUALS": "a=b=c",
     "PROBE_QUOTES": 'it\'s "so" \\ $HOME `id`',
     "PROBE_UNICODE": "Grüße, 東京 🚂",
+    # The API's limit for a value of Environment.
     "PROBE_LONG": "x" * 512,
     "PROBE_EMPTY": "",
     "PROBE_SPACES": "  both ends  ",
@@ -338,6 +341,7 @@ def sm_variables_are_there(lab: Lab) -> str:
     names = (*_PATHS, *_NAMES, *_JSON, *_JSON_KEYS, *_INTEGERS, *_JUST_THERE)
     missing = [name for name in names if name not in environ]
     require(not missing, f"{len(missing)} of {len(names)} are missing: {', '.join(missing)}")
+    # The toolkit's SM_MODULE_NAME drops the ending `.py`, and no other one.
     program = {"SM_USER_ENTRY_POINT": {job.program}, "SM_MODULE_NAME": {"probe", job.program}}
     wrong = [
         f"{name}={environ[name][:80]!r}"

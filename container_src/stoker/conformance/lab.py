@@ -18,6 +18,7 @@ from stoker.conformance.opt_ml import OptMl, make_opt_ml
 from stoker.conformance.script import Language, Script, program_name, spell
 from stoker.machine.docker import Finished, call
 
+# What the service sets in every job. No SM_*: these the launcher has to set.
 _ENVIRONMENT = {
     "TRAINING_JOB_NAME": "stoker-check",
     "TRAINING_JOB_ARN": "arn:aws:sagemaker:us-east-1:111111111111:training-job/stoker-check",
@@ -25,6 +26,7 @@ _ENVIRONMENT = {
 }
 # An image may print gigabytes, fork forever or use all memory: it must not harm this machine.
 _BOUNDS = ("--log-opt", "max-size=8m", "--log-opt", "max-file=1", "--pids-limit", "1024")
+# Between SIGTERM and SIGKILL of StopTrainingJob.
 _GRACE_SECONDS = 120
 _POLL_SECONDS = 0.2
 
@@ -120,12 +122,15 @@ class Lab:
         argv += ["--volume", f"{opt_ml.root}:/opt/ml"] if opt_ml else []
         for name, text in {**_ENVIRONMENT, **(environ or {})}.items():
             argv += ["--env", f"{name}={text}"]
+        # As the service names the first host; checks with a network of their own choose the name.
         if "--hostname" not in options and "--network" not in options:
             argv += ["--hostname", "algo-1"]
         started = self.docker(*argv, *options, self.image, *command)
+        # The engine keeps a container that it could not start; the runner removes it by the label.
         if started.code != 0:
             raise Failed(f"the container did not start: {started.stderr.strip()[-400:]}")
         self._containers.append(started.stdout.strip())
+        # Only now: that the container starts at all is worth knowing, and said.
         if self.language == "none" and opt_ml:
             raise NotApplicable(
                 "the container starts, but it has neither Python nor a shell to run a script with"
@@ -165,6 +170,7 @@ class Lab:
         if self._networks:
             call(self.client, "network", "rm", *self._networks)
         shutil.rmtree(self.folder, ignore_errors=True)
+        # The container's root wrote there; who runs the check may not be allowed to remove it.
         if self.folder.exists():
             mount = f"{self.folder}:/stoker-check"
             remove = ("--entrypoint", "rm", "--volume", mount, self.image, "-rf", "/stoker-check/")
@@ -186,6 +192,8 @@ class Container:
         Raises:
             Failed: it did not end, and was killed.
         """
+        # Not `docker run` in the foreground: to kill its client at the time limit would not end
+        # the container.
         ended = self.lab.docker("wait", self.id, timeout_seconds=self.lab.seconds_left())
         if ended.code != 0:
             tail = self.logs()[-400:]
@@ -201,6 +209,7 @@ class Container:
 
     def stop(self, grace_seconds: int = _GRACE_SECONDS) -> Ran:
         """SIGTERM, the grace time, SIGKILL, as StopTrainingJob does it."""
+        # The client returns after SIGKILL, so it needs some seconds more than the grace time.
         self.lab.docker(
             "stop", "--time", str(grace_seconds), self.id, timeout_seconds=grace_seconds + 15
         )
@@ -224,6 +233,7 @@ class Container:
         deadline = time.monotonic() + min(within_seconds, self.lab.seconds_left())
         while not fact():
             if time.monotonic() > deadline or not self.is_running():
+                # Once more: the last thing it did before its end may be the fact.
                 return fact()
             time.sleep(_POLL_SECONDS)
         return True

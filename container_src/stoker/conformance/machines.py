@@ -124,6 +124,7 @@ def _require_place(host: str, ran: Ran) -> None:
     hosts = mark(ran.output, "hosts")
     require(_parsed(hosts) == _HOSTS, f"on {host} SM_HOSTS is {hosts!r}")
     leader = mark(ran.output, "leader")
+    # SM_MASTER_ADDR is set by SDK v3 and not by the toolkit: it may be missing, not differ.
     require(leader in ("", _HOSTS[0]), f"on {host} SM_MASTER_ADDR is {leader!r}")
 
 
@@ -138,6 +139,8 @@ def _require_place(host: str, ran: Ran) -> None:
 )
 def network_settings_are_kept(lab: Lab) -> str:
     resources = make_resources("algo-1", _HOSTS)
+    # A type with EFA: launchers that decide by a list of names set FI_PROVIDER here, without a
+    # device.
     resources["current_instance_type"] = "ml.p4d.24xlarge"
     # The other host's name resolves, so that no launcher waits for it; the script does not use it.
     peer = ("--add-host", "algo-2:127.0.0.1")
@@ -174,6 +177,7 @@ def warm_pool_is_used(lab: Lab) -> str:
             bool(mark(ran.output, "imported")),
             f"the {attempt} job did not get its package; exit code {ran.code}: {ran.tail()}",
         )
+    # Counted by the index: what pip prints about its cache is not part of any contract.
     served = len(marks(index.logs(), "served"))
     require(served == 1, f"the same package was downloaded {served} times by two jobs")
     return "two jobs, one download"

@@ -58,6 +58,7 @@ def make_opt_ml(
         {
             "sagemaker_program": json.dumps(program),
             "sagemaker_submit_directory": '"/opt/ml/code"',
+            # Last, so that a check can replace the two above.
             **(hyperparameters or {}),
         },
     )

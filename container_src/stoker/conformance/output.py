@@ -358,11 +358,13 @@ def _start_without_s3(lab: Lab) -> Container:
     (
         opt_ml.root / "code" / opt_ml.program
     ).unlink()  # some images prefer code that is there already
+    # Inside the container, on the discard port: refused at once, so the check takes no time-out.
     nowhere = "http://127.0.0.1:9"
     return lab.start(
         opt_ml,
         environ={
             "AWS_ENDPOINT_URL_S3": nowhere,
+            # For SDKs that ignore the first one: through a dead proxy the real S3 is as far away.
             "HTTP_PROXY": nowhere,
             "HTTPS_PROXY": nowhere,
             "NO_PROXY": "",

@@ -51,6 +51,7 @@ def verdict(results: Sequence[Result], image: str, check: Check) -> str:
     found = [r for r in results if r.image == image and r.check.number == check.number]
     failed = [r for r in found if r.status == "fail"]
     if failed:
+        # Both ways failed: then the way does not matter.
         only = len(found) > 1 and len(failed) == 1
         return f"fail {failed[0].variant}" if only else "fail"
     return found[0].status if found else "not run"

@@ -20,6 +20,7 @@ from stoker.machine.failures import EngineLost
 
 Status = Literal["pass", "fail", "n/a"]
 LABEL_KEY = "stoker-check"
+# A handler of 100 s instead of 3 to 8 s, and its reserve.
 _FULL_EXTRA_SECONDS = 150.0
 _ABORT_POLL_SECONDS = 1.0
 
@@ -115,6 +116,7 @@ def _clean_up(client: str, label: str, keep: bool) -> None:
 
 def remove_all(client: str, label: str) -> None:
     """Removes every container and network that carries the label."""
+    # Containers first: the engine refuses to remove a network that still has members.
     for kind, remove in (("container", ("rm", "--force", "--volumes")), ("network", ("rm",))):
         listed = [kind, "ls", "--quiet", "--filter", f"label={label}"]
         listed += ["--all"] if kind == "container" else []
@@ -196,6 +198,8 @@ class Languages:
     def of(self, lab: Lab) -> Language:
         """The language for probes in the lab's image."""
         with self._lock:
+            # Under the lock: the other checks of this image wait for the answer instead of asking
+            # as well.
             if lab.image not in self._found:
                 self._found[lab.image] = find_language(lab)
             return self._found[lab.image]
@@ -203,6 +207,7 @@ class Languages:
 
 def find_language(lab: Lab) -> Language:
     """Tries Python, then sh; in doubt it is Python."""
+    # By its exit code: `python` may be Python 2.
     for program in ("python3", "python"):
         if _ask(lab, program, _IS_PYTHON_3)[0] == 0:
             return "python"

@@ -163,6 +163,7 @@ def bar_spoils_no_line(lab: Lab) -> str:
     lines = [line for line in ran.output.split("\n") if re.search("PROBE (metric|after)=", line)]
     for line in lines:
         require("[bar]" not in line and line.rstrip().endswith("end"), f"glued: {line!r:.200}")
+    # Ten metrics (every third of 30 steps) and the line after the bar.
     require(len(lines) == 11, f"{len(lines)} of 11 lines arrived: {ran.tail()}")
     return "10 metric lines during the bar and one after it are lines of their own"
 
@@ -243,6 +244,7 @@ def writes_only_where_allowed(lab: Lab) -> str:
     home = environ.get("HOME", "/root").rstrip("/")
     options = ["--read-only"]
     for folder in ("/tmp", f"{home}/.cache"):  # noqa: S108 - the container's own
+        # Docker mounts a tmpfs with `noexec` by default; a job's own /tmp has none.
         options += ["--tmpfs", f"{folder}:exec"]
     ran = lab.run(lab.job(_WRITER), *options)
     require(ran.code == 0, f"exit code {ran.code} on a read-only file system: {ran.tail()}")

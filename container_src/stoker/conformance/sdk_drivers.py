@@ -79,6 +79,7 @@ def add_drivers(opt_ml: OptMl, script: str, parameters: dict[str, str]) -> None:
     channel = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated"}
     opt_ml.config("inputdataconfig", {"code": channel, "sm_drivers": channel})
     opt_ml.config("hyperparameters", parameters)
+    # SDK v3 puts nothing into /opt/ml/code; a script there could run in place of the sent one.
     (opt_ml.root / "code" / "probe.py").unlink()
     _write_archive(opt_ml, script)
 

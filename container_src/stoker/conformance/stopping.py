@@ -12,6 +12,7 @@ from stoker.conformance.opt_ml import OptMl, make_resources
 from stoker.conformance.probe import ends_within, require_torch
 from stoker.conformance.script import Script
 
+# Less than the service's 120 s: the launcher needs some for itself.
 _FULL_SECONDS = 100
 _HANDLER_SECONDS = 8
 _SPARE_SECONDS = 20

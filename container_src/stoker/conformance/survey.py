@@ -119,12 +119,14 @@ def survey_image(lab: Lab) -> Survey:
     (probes / "walk.py").write_text(_PYTHON)
     (probes / "walk.sh").write_text(_SHELL)
     for program, script in (("python3", "walk.py"), ("/bin/sh", "walk.sh")):
+        # As root: an image whose USER is another one would hide files from the walk.
         options = ("--entrypoint", program, "--user", "0", "--volume", f"{probes}:{_PLACE}:ro")
         try:
             ran = lab.run(None, *options, command=(f"{_PLACE}/{script}",))
         except Failed:
             continue
         found = re.findall(r"^FOUND (\w+) (.+)$", ran.stdout, re.MULTILINE)
+        # The last line proves that the walk came to its end; a half one would miss secrets.
         if found and found[-1][0] == "walked":
             return _sorted(found)
     raise NotApplicable("the image has neither Python 3 nor a shell to look at its files with")

@@ -204,13 +204,14 @@ def events_survive_a_stop(lab: Lab) -> str:
     " runs again",
     fix="keep /opt/ml/checkpoints when a job is stopped, and start the script with what is there",
 )
-def restart_goes_on(lab: Lab) -> str:
+def restart_continues(lab: Lab) -> str:
     first = lab.job(_COUNT)
     container = lab.start(first)
     require_fact(container, lambda: _step(first) >= 3, "three steps are saved")
     container.stop(_STOP_SECONDS)
     saved = _step(first)
     require(saved >= 3, f"after the stop, step.txt holds {saved}: what was saved is lost")
+    # The service brings back the folder only: the container, its disk and /opt/ml are new.
     second = lab.job(_COUNT)
     shutil.copytree(first.root / "checkpoints", second.root / "checkpoints", dirs_exist_ok=True)
     ran = lab.run(second)
@@ -221,6 +222,8 @@ def restart_goes_on(lab: Lab) -> str:
 
 def _with_checkpoints(lab: Lab) -> OptMl:
     opt_ml = lab.job(_LOOK_AND_SAVE)
+    # The third is the marker that the service's uploader leaves next to a file that it has
+    # uploaded.
     for name in ("step-1.bin", "step-2.bin", "step-2.bin.sagemaker-uploaded", "rank0/shard.bin"):
         opt_ml.write(f"checkpoints/{name}", f"contents of {name}\n")
     return opt_ml
