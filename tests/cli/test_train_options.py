@@ -119,6 +119,16 @@ def test_defaults_of_stoker_toml_reach_the_request(project, place):
     assert request["ResourceConfig"] == resources
 
 
+def test_a_channel_of_stoker_toml_may_be_below_the_home_folder(project):
+    (project.folder / "src/stoker.toml").write_text('[train]\nchannels = { train = "~/data" }\n')
+    done = project.on_platform(
+        *("train", "src/train.py", "--engine", "process", "--dry-run"), HOME=str(project.folder)
+    )
+    assert done.returncode == 0, done.stderr
+    channel = json.loads(done.stdout)["InputDataConfig"][0]
+    assert channel["DataSource"]["S3DataSource"]["S3Uri"] == f"file://{project.folder}/data"
+
+
 def test_the_command_line_wins_over_stoker_toml(project):
     (project.folder / "src/stoker.toml").write_text(TOML.replace("../data", "../not-there"))
     request = request_of(

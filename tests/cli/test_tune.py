@@ -9,9 +9,14 @@ import re
 import signal
 from pathlib import Path
 
+import botocore.session
 import pytest
 
+from stoker.cli.client.interrupts import Interrupts
 from stoker.cli.client.tuning_display import TrialRow, make_sparkline, render_table
+from stoker.cli.commands import tune
+from stoker.machine.failures import UsageRefused
+from stoker.machine.terminal import Terminal
 
 from .conftest import DEADLINE_SECONDS, wait_for_line
 
@@ -132,6 +137,48 @@ def test_a_dry_run_prints_the_request(project):
     definition = request["TrainingJobDefinition"]
     assert definition["CheckpointConfig"]["S3Uri"].endswith("/checkpoints")
     assert {"Key": "team", "Value": "a"} in request["Tags"]
+
+
+@pytest.mark.parametrize("variable", ["STOKER_PROFILE=auto", "STOKER_DEBUG=collections=losses"])
+def test_a_trial_has_only_what_the_service_knows_of_it(project, variable):
+    done = project.run(
+        *("tune", "src/train.py", *SPACE, "--env", variable, "--dry-run", "--engine", "process")
+    )
+    assert done.returncode == 0, done.stderr
+    model = botocore.session.Session().get_service_model("sagemaker")
+    known = model.shape_for("HyperParameterTrainingJobDefinition").members
+    assert json.loads(done.stdout)["TrainingJobDefinition"].keys() <= known.keys()
+
+
+class EndingSearch:
+    """A platform whose search ends between a look at it and the request to stop it."""
+
+    status = "InProgress"
+
+    def call(self, _service, operation, **_parameters):
+        if operation == "StopHyperParameterTuningJob":
+            self.status = "Completed"
+            raise UsageRefused("it is in status Completed", fix="nothing")
+        objective = {"Type": "Minimize", "MetricName": "loss"}
+        return {
+            "HyperParameterTuningJobStatus": self.status,
+            "HyperParameterTuningJobConfig": {"HyperParameterTuningJobObjective": objective},
+        }
+
+    def pages(self, *_words, **_parameters):
+        return [{"TrainingJobSummaries": []}]
+
+    def find_full_disk(self):
+        return ""
+
+
+def test_ctrl_c_in_the_moment_of_the_end_shows_the_results(monkeypatch):
+    monkeypatch.setattr(tune, "_LOOK_SECONDS", 0.0)
+    interrupts = Interrupts()
+    interrupts.count = 1
+    shown = Terminal(io.StringIO())
+    description, _ = tune._watch_to_the_end(EndingSearch(), "search", shown, interrupts)
+    assert description["HyperParameterTuningJobStatus"] == "Completed"
 
 
 @pytest.mark.parametrize(

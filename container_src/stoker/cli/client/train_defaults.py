@@ -89,6 +89,7 @@ def _find_problems(table: object) -> Iterator[str]:
             yield f"{key!r} is not a key; {known}"
         elif key in _PAIRS:
             yield from _find_pair_problems(key, value)
+        # `type`, not isinstance: True is an int, and `instances = true` is a mistake.
         elif key in _NUMBERS and type(value) is not int:
             yield f"{key} is {value!r:.60}, but a whole number is expected"
         elif key in _FLAGS and type(value) is not bool:
@@ -127,6 +128,7 @@ def _complete(
             named = {text.partition("=")[0] for text in given}
             pairs = {n: v for n, v in table[key].items() if n not in named}
             given = [*(f"{n}={_as_text(v, key, folder)}" for n, v in pairs.items()), *given]
+        # What argparse leaves where the command line is silent.
         elif given in (None, False, []):
             given = table[key]
         setattr(completed, option, given)
@@ -137,5 +139,5 @@ def _as_text(value: str | bool | float, key: str, folder: Path) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if key == "channels" and "://" not in str(value):
-        return str(folder / str(value))
+        return str(folder / Path(str(value)).expanduser())
     return str(value)

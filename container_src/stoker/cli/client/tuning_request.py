@@ -19,7 +19,11 @@ from stoker.platform.tuning.request import read_tuning_request
 
 _TRIALS = 10
 _LONGEST_NAME = 32
-_NOT_OF_TRIALS = ("TrainingJobName", "HyperParameters", "Tags", "TensorBoardOutputConfig")
+# What CreateTrainingJob has, and the definition of a search's training jobs has not.
+_NOT_OF_TRIALS = (
+    *("TrainingJobName", "HyperParameters", "Tags"),
+    *("DebugHookConfig", "ProfilerConfig", "TensorBoardOutputConfig"),
+)
 SCRIPT_TAG = "stoker:script"
 _TAG_VALUE = re.compile(r"[\w\s.:/=+@-]{1,256}")  # as AddTags has it
 _SCALINGS = {
@@ -60,7 +64,6 @@ def make_tuning_submission(args: argparse.Namespace, spec: TrainingSpec) -> Subm
         },
         **_tags_part(training, args.script.absolute()),
     }
-    request["TrainingJobDefinition"].pop("DebugHookConfig", None)
     try:
         read_tuning_request(request)
     except ApiFault as fault:
@@ -131,6 +134,7 @@ def _checkpoint_part(args: argparse.Namespace, name: str) -> dict[str, Any]:
 def _tags_part(training: Mapping[str, Any], script: Path) -> dict[str, Any]:
     """The tags asked for, and where the script is: the winner's command names it."""
     tags = [*training.get("Tags", ())]
+    # A path with other letters gets no tag: the winner's command then names the program alone.
     if _TAG_VALUE.fullmatch(str(script)):
         tags.append({"Key": SCRIPT_TAG, "Value": str(script)})
     return {"Tags": tags} if tags else {}
@@ -164,6 +168,7 @@ def _read_range(text: str) -> tuple[str, dict[str, Any]]:
             fix="--range lr=1e-5..1e-1:log, --range layers=1..4; scalings: "
             + ", ".join(filter(None, _SCALINGS)),
         )
+    # `1..4` is whole numbers, `1.0..4` is not: the spelling decides.
     is_whole = all(re.fullmatch(r"[-+]?\d+", bound) for bound in (low, high))
     kind = "IntegerParameterRanges" if is_whole else "ContinuousParameterRanges"
     row = {"Name": name, "MinValue": low, "MaxValue": high, "ScalingType": _SCALINGS[scaling]}

@@ -47,6 +47,7 @@ _INTERRUPTED = 130
 def run(args: argparse.Namespace) -> int:
     """Start a search; or show, stop or name the best of one."""
     verb = _VERBS.get(str(args.script))
+    # `stoker tune show NAME`: without a second word, `show` is a script's name.
     if verb is not None and args.job is not None:
         return verb(args, _open_jobs(args))
     if args.job is not None:
@@ -143,7 +144,8 @@ def _watch_to_the_end(
         if interrupts.count and not is_told:
             is_told = True
             table.line("tune: stopping; every trial and its results are kept")
-            _ask_to_stop(api, name)
+            with suppress(UsageRefused):  # it has just ended by itself
+                _ask_to_stop(api, name)
         is_far = isinstance(api, CloudJobs) and not api.account.is_local
         if not is_far and said != (said := api.find_full_disk() or _find_wait(api, rows)):
             table.line(f"tune: {said}" if said else "tune: continues")
