@@ -45,6 +45,7 @@ _VERBS = {
     "push": "put an image into ECR under an immutable tag",
     "completion": "print the shell's completion of this command line",
 }
+# 128 + SIGINT, as a shell reports a program that it ended.
 _INTERRUPTED = 130
 _CLOSED_PIPE = 141  # as a program that SIGPIPE ends
 _EXAMPLES = """\
@@ -74,8 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     try:
+        # Only the module of this verb: `stoker --help` and Tab must not wait for NumPy or boto3.
         command = import_module(f"stoker.cli.commands.{module_name(args.verb)}")
         code = int(getattr(command, args.run)(args))
+        # Here, not at exit: Python would print "Exception ignored … BrokenPipeError" and end with
+        # 120.
         return code if _flush() else _CLOSED_PIPE
     except BrokenPipeError:  # `stoker … | head`
         _flush()
@@ -135,6 +139,7 @@ def _flush() -> bool:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
+        # What is still in the buffer goes there when the interpreter flushes once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
     return True

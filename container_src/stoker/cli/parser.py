@@ -66,6 +66,7 @@ def _find_near_misses(message: str, options: Iterable[str]) -> list[str]:
     """What the words that argparse does not know are close to."""
     from difflib import get_close_matches  # only a mistake needs it
 
+    # argparse's own words; newer versions of Python put no quotes around the choices.
     if found := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message):
         known = re.findall(r"[\w./+-]+", found[2])
         return get_close_matches(found[1], known, n=1)

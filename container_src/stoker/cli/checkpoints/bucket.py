@@ -52,6 +52,7 @@ class BucketStore(Store):
         for checkpoint in [] if dry_run else doomed:
             names = [f"{checkpoint.name}/{name}" for name in _files_below(checkpoint.path)]
             first = f"{checkpoint.name}/{manifest.NAME}"
+            # A request of its own: DeleteObjects promises no order among its keys.
             self._delete([first])
             self._delete([name for name in names if name != first])
         return doomed
@@ -67,6 +68,7 @@ class BucketStore(Store):
             else:
                 _make_hole(file, found.size_bytes)
             seconds = found.modified.timestamp()
+            # For what goes by age, such as an upload that seems to have stopped.
             os.utime(file, (seconds, seconds))
         except OSError as error:
             if error.errno not in _NO_FILE_NAME:

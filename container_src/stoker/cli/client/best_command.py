@@ -47,6 +47,7 @@ def _find_script(training: Mapping[str, Any], script: str) -> list[str]:
     if not script:
         return [program]
     folder = PurePath(script)
+    # The program is a path inside the source folder: as many steps up lead to that folder.
     for _ in PurePath(program).parts:
         folder = folder.parent
     return [script] if folder == PurePath(script).parent else [script, "--source-dir", str(folder)]
@@ -56,6 +57,7 @@ def _find_options(training: Mapping[str, Any]) -> Iterator[str]:
     """What differs from the defaults of `stoker train`."""
     environment = training.get("Environment", {})
     for name, text in environment.items():
+        # `--spot` sets that variable itself, and the checkpoints that a spot job needs.
         yield from ("--spot", text) if name == _SPOT else ("--env", f"{name}={text}")
     for each in training["AlgorithmSpecification"].get("MetricDefinitions", ()):
         if each != make_definitions([each["Name"]])[0]:  # else it is one of `job.log`

@@ -22,6 +22,7 @@ from stoker.errors import HostError
 from stoker.machine.signature import PAYLOAD_HASH, Keys, sign
 from stoker.platform.model.root import REGION, Credentials
 
+# The first half of X-Amz-Target, `targetPrefix` in botocore's models of these services.
 _TARGETS = {
     "sagemaker": "SageMaker",
     "logs": "Logs_20140328",
@@ -100,7 +101,9 @@ class Connection:
         """
         path = _make_path(bucket, key)
         headers = {
+            # A hash of the body would cost another pass over the file; the way is loopback.
             PAYLOAD_HASH: "UNSIGNED-PAYLOAD",
+            # A body from an iterator would otherwise be sent in chunks, which S3 does not accept.
             "Content-Length": str(file.stat().st_size),
         }
         signed = self._sign("s3", "PUT", path, headers)
@@ -119,6 +122,7 @@ class Connection:
         for attempt in range(1, _TRIES + 1):
             connection = self._open()
             try:
+                # A new iterator for each try: the last one may have been read in part.
                 sent = body() if callable(body) else body
                 connection.request(method, path, body=sent, headers=dict(headers))
                 response = connection.getresponse()
@@ -130,6 +134,8 @@ class Connection:
                         f"the platform does not answer: {error!r}",
                         fix="see `stoker local status`; start it: `stoker local up --detach`",
                     ) from error
+            # The first failure is as a rule a kept-alive connection that the server has closed: no
+            # pause.
             if attempt > 1:
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError("unreachable")
@@ -166,6 +172,7 @@ def _read_chunks(file: Path, on_bytes: Callable[[int], object]) -> Iterator[byte
 def _read_json_refusal(status: int, answer: bytes) -> Refusal:
     try:
         said = json.loads(answer)
+        # botocore's JSON protocol: the code may have a namespace in front, `com.amazonaws…#Code`.
         code = said["__type"].rpartition("#")[2]
         return Refusal(code, said.get("message") or said.get("Message", ""))
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -145,6 +145,7 @@ def stop_reason(description: Mapping[str, Any]) -> str:
         for each in description.get("SecondaryStatusTransitions", ())
         if each["Status"] == "Stopping"
     ]
+    # The platform puts the rule that stopped a job in brackets behind its message.
     asked_by = re.search(r"\((.+)\)", messages[0]) if messages else None
     return asked_by[1] if asked_by else "StopTrainingJob was called (stoker stop, Ctrl-C, an SDK)"
 

@@ -26,6 +26,7 @@ class Interrupts:
         signal.signal(signal.SIGINT, self._before)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        # Only counted: an exception could come in the middle of a request that creates the job.
         self.count += 1
         if self.count > 1:
             raise KeyboardInterrupt

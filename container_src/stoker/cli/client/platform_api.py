@@ -61,6 +61,7 @@ class Api:
             submission: what to send.
             show: gets a line from time to time that says how far it has come.
         """
+        # The key has the digest of the code: what is there under it is the same code.
         if not self._connection.has_object(DEFAULT_BUCKET, submission.source_key):
             import tempfile  # only here: every start of the command would pay for it
 
@@ -130,6 +131,7 @@ class Api:
             tokens: Stream → where to continue; kept up to date here, empty at first.
         """
         streams = [self._read_stream(stream, tokens) for stream in self._stream_names(job)]
+        # Merged, not sorted: each stream is in order, and only a page of each is held.
         return heapq.merge(*streams, key=lambda line: line.time_ms)
 
     def read_tail(self, job: str) -> list[LogLine]:
@@ -165,6 +167,7 @@ class Api:
     @cached_property
     def _s3(self) -> Any:  # noqa: ANN401 - boto3 has no types
         session = make_boto3_session(self._credentials)
+        # Without it botocore would ask a proxy of the environment for 127.0.0.1.
         config = import_module("botocore.config").Config(proxies={})
         return session.client("s3", endpoint_url=self._endpoint, config=config)
 
@@ -196,6 +199,8 @@ class Api:
             page = self.call("logs", "GetLogEvents", **place, **token)
             for event in page["events"]:
                 yield make_log_line(stream, event)
+            # As in CloudWatch Logs: at the end of a stream the answer has the token that it was
+            # asked with.
             is_end = tokens.get(stream) == page["nextForwardToken"] or not page["events"]
             tokens[stream] = page["nextForwardToken"]
             if is_end:
@@ -247,6 +252,7 @@ class Api:
             "MetricName": metric,
             "Dimensions": [_dimension(job)],
             "StartTime": 0,
+            # Seconds since the epoch, in 2106: all that there is.
             "EndTime": 2**32,
             "Period": 60,
             "Statistics": ["Average"],

@@ -53,6 +53,7 @@ def plan_pruning(
     described: dict[tuple[Api, str], dict[str, Any]] = {}
     chosen: list[tuple[Api, str]] = []
     for kind in (api, ProcessingApi.over(api)):
+        # The newest first, as `choose_jobs` counts them and as the loop below needs them.
         jobs = list(kind.list_jobs())
         names = choose_jobs(jobs, keep=keep, older_seconds=older_seconds, now=now)
         chosen += [(kind, name) for name in names]
@@ -65,6 +66,7 @@ def plan_pruning(
     for kind, name in chosen:
         prefixes = list_prefixes(described[kind, name])
         if any(_overlap(prefix, uri) for prefix in prefixes for uri in needed):
+            # What a job reads is older than the job, so of its kind it comes later in this loop.
             needed += list_needed(described[kind, name])
             continue  # another job reads from it or continues it
         keys = {

@@ -62,6 +62,7 @@ def make_command(root: Root, options: ServerOptions) -> list[str]:
 def find_server(root: Root) -> ServerInfo | None:
     """Who serves the root now; a file that a killed server left behind does not count."""
     server = read_server_info(root)
+    # The number may belong to another program by now.
     if server is None or not is_running_module(server.pid, MODULE):
         return None
     address = urlsplit(server.endpoint)
@@ -112,6 +113,8 @@ def start_server(root: Root, options: ServerOptions) -> ServerInfo:
         # Of two that start at once one ends, and the answer of the one with the lock is awaited.
         is_hopeless = process.poll() is not None and _is_lock_free(root)
         if is_hopeless or time.monotonic() > deadline:
+            # Also when it only took too long: a server that comes up later would surprise the
+            # user.
             process.kill()
             process.wait()
             raise ServerFailed(
@@ -134,6 +137,7 @@ def stop_server(root: Root) -> bool:
     holder = _holder(root)
     if holder is None:
         return False
+    # Before the signal: without its parent, a child could not be found any more.
     processes = [holder, *descendants_in_session(holder)]
     with suppress(ProcessLookupError):
         os.kill(holder.pid, signal.SIGTERM)

@@ -17,6 +17,7 @@ from stoker.machine.units import show_size
 ARCHIVE_NAME = "sourcedir.tar.gz"
 _IGNORE_FILES = (".gitignore", ".stokerignore")  # what the second says counts more
 _LEFT_OUT = {".git", "__pycache__", ".venv", ".work", ".mypy_cache", ".pytest_cache"}
+# 128 bits of SHA-256: enough for a name, and short in a log.
 _DIGEST_LETTERS = 32
 _LARGE_BYTES = 50 * 10**6
 _MOST_BYTES = 10**9
@@ -82,12 +83,15 @@ def read_source(folder: Path, entry_point: str, *, is_large_allowed: bool = Fals
             name = path.relative_to(folder).as_posix()
             if is_ignored:
                 ignored.append(name)
+            # A link to a file elsewhere is packed as that file; a folder elsewhere may be data of
+            # any size.
             elif leads_out(path, folder) and not path.is_file():
                 links_out.append(name)
             else:
                 names.append(name)
                 size_bytes += _find_content(path, folder).lstat().st_size
         _require_size(folder, size_bytes, is_large_allowed=is_large_allowed)
+        # In a fixed order, since the digest is over all of them.
         for name in sorted(names):
             _add(digest, _find_content(folder / name, folder), name)
     except OSError as error:
@@ -115,6 +119,7 @@ def pack_source(source: Source, target: Path, *, show: Callable[[str], object]) 
     progress = Progress("packing the code", source.size_bytes, show=show)
     import tarfile  # only here: every start of the command would pay for it
 
+    # Level 3: source code shrinks little more at 9, and the upload is to this machine.
     with tarfile.open(target, "w:gz", compresslevel=3) as archive:
         for name in source.names:
             path = _find_content(source.folder / name, source.folder)
@@ -186,6 +191,7 @@ def _is_ignored(path: Path, rules: _Rules, *, is_folder: bool) -> bool:
     for base, spec in rules:
         name = path.relative_to(base).as_posix() + "/" * is_folder
         said = spec.check_file(name).include
+        # The last rule that speaks wins, as in Git; a folder's own rules come last.
         found = found if said is None else said
     return found
 
@@ -201,6 +207,8 @@ def _require_size(folder: Path, size_bytes: int, *, is_large_allowed: bool) -> N
 
 def _add(digest: hashlib._Hash, path: Path, name: str) -> None:
     status = path.lstat()
+    # With the mode: a script that became executable is another archive. Without times: these
+    # differ between checkouts.
     digest.update(f"{name}\0{status.st_mode:o}\0".encode(errors="surrogateescape"))
     if stat.S_ISLNK(status.st_mode):
         digest.update(os.fsencode(os.readlink(path)))

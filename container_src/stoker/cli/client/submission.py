@@ -98,6 +98,7 @@ def _request(spec: TrainingSpec, addresses: Mapping[str, str]) -> dict[str, Any]
             "TrainingInputMode": "File",
             **_metric_definitions(spec),
         },
+        # Last, so that no --param can replace the script.
         "HyperParameters": {**spec.params, "sagemaker_program": spec.entry_point},
         "InputDataConfig": [_channel(name, uri) for name, uri in addresses.items()],
         "OutputDataConfig": {"S3OutputPath": f"s3://{DEFAULT_BUCKET}"},
@@ -133,6 +134,7 @@ def _environment_part(spec: TrainingSpec) -> dict[str, Any]:
 
 def _spot_part(spec: TrainingSpec) -> dict[str, Any]:
     run_seconds = spec.max_run_seconds
+    # CreateTrainingJob refuses a MaxWaitTime below MaxRuntime.
     wait_seconds = max(2 * DAY_SECONDS, run_seconds)
     stopping = {"MaxRuntimeInSeconds": run_seconds, "MaxWaitTimeInSeconds": wait_seconds}
     return {

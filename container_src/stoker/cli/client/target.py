@@ -51,6 +51,7 @@ def find_cloud_target(args: argparse.Namespace, text: str | None) -> CloudTarget
     sent = recall(name) if name else None
     is_named = bool(text and text.startswith("arn:"))
     root = getattr(args, "root", None)
+    # --root names a platform of this machine, so it decides, too.
     if on == "local" or root is not None or not (on or is_named or sent):
         return None
     if sent and on is None and not is_named:

@@ -46,6 +46,7 @@ def make_spec(args: argparse.Namespace) -> TrainingSpec:
     source_dir = (args.source_dir or args.script.parent).absolute()
     script = args.script.absolute()
     _require_script(script, source_dir)
+    # Before the options are checked: what stoker.toml says is checked in the same way.
     args = with_defaults(args, source_dir)
     instances = args.instances if args.instances is not None else 1
     for option, number in (("--instances", instances), ("--volume", args.volume)):
@@ -159,6 +160,7 @@ def read_script_arguments(words: Sequence[str]) -> dict[str, str]:
                 fix="a job passes pairs only: --NAME VALUE, or one value in quotes: --NAME 'A B'",
             )
         if not is_joined:
+            # A letter behind the dash: `-0.5` is a value.
             if not left or re.match(r"--?[A-Za-z]", left[0]):
                 raise UsageRefused(
                     f"{name} behind -- has no value: a job passes pairs of name and value only",

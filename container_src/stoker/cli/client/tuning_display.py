@@ -148,7 +148,9 @@ class LiveTable:
             return
         size = shutil.get_terminal_size((80, 24))
         head, *body = render_table(rows)
+        # Rows that have left the screen cannot be drawn over: only the newest that fit are drawn.
         kept = body[-max(1, size.lines - _SPARE_LINES) :]
+        # A line that wraps would count as two when the cursor goes up again.
         lines = [line[: size.columns - 1] for line in (head, *kept)]
         self._terminal.block(lines, replaces=self._drawn)
         self._drawn = len(lines)

@@ -19,6 +19,7 @@ _STATES = {
 
 def render_search(description: Mapping[str, Any], rows: Sequence[TrialRow]) -> str:
     """One HTML file that opens offline."""
+    # Describe's answer has the members of the request.
     request = parse_tuning_request(description)
     definitions = [
         SearchedDefinition(

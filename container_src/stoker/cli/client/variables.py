@@ -56,6 +56,7 @@ def make_variables(
         "MLFLOW_TRACKING_PASSWORD": credentials.secret_key,
         "SAGEMAKER_MLFLOW_CUSTOM_ENDPOINT": server.endpoint,
         "PYTHONPATH": _python_path(environ),
+        # The SDKs' local mode and notebooks would show a job's output only at its end.
         "PYTHONUNBUFFERED": "1",
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
         "SAGEMAKER_USER_CONFIG_OVERRIDE": str(root.sdk_config_file),
@@ -108,6 +109,7 @@ def _no_proxy(environ: Mapping[str, str]) -> dict[str, str]:
     hosts = [host.strip() for host in stated.split(",") if host.strip()]
     if "*" in hosts or set(_LOOPBACK) <= set(hosts):
         return {}
+    # Both spellings below: programs differ in which one they read.
     text = ",".join([*hosts, *(host for host in _LOOPBACK if host not in hosts)])
     return {"no_proxy": text, "NO_PROXY": text}
 

@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
             fix="more steps: --steps 100",
         )
     results = [(one, lab.measure(one.setting, one.setting)) for one in experiments]
+    # Measured before and after: what differs between the two is noise, not a gain.
     again = lab.measure("", "as it is, once more")
     baselines = [first, *([] if isinstance(again, str) else [again])]
     training = bill.total_seconds - bill.seconds["start"] - bill.seconds["script"]

@@ -173,6 +173,7 @@ def carry_out(plan: BuildPlan) -> None:
         tempfile.TemporaryDirectory(prefix="stoker-context-") as scratch,
     ):
         conf = Path(secrets, "pip.conf")
+        # Before it has content: an address of an index may hold a token.
         conf.touch(mode=0o600)
         conf.write_text(make_pip_conf(plan.pip, served=served))
         digest = read_digest(base)

@@ -65,6 +65,7 @@ def require_image(client: str, image: str) -> None:
         raise ImageMissing(f"Docker has no image {image}", fix=f"docker pull {image}, or build it")
     made_for = ask([client, "image", "inspect", "--format", "{{.Architecture}}", image]).tail
     here = ask([client, "version", "--format", "{{.Server.Arch}}"]).tail
+    # Under emulation by QEMU the checks of time and of signals would say nothing about the image.
     if made_for != here:
         raise UsageRefused(
             f"{image} is made for {made_for}, but this engine runs {here}",

@@ -54,6 +54,7 @@ def walk(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterator[Com
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             below = dict(action.choices)
+            # argparse has no public way to ask a parser for its verbs and options.
             verbs = {part.dest: part.help or "" for part in action._choices_actions}
             continue
         names = [name for name in action.option_strings if name.startswith("--")]

@@ -90,6 +90,7 @@ def run_prune(args: argparse.Namespace) -> int:
     print(*make_table(rows), sep="\n", end="\n" if rows else "")
     if not args.dry_run:
         for removal in removals:
+            # Objects first: while the job is there, an interrupted `prune` can be run again.
             api.delete_objects(removal.keys)
             if removal.job:
                 removal.api.delete_job(removal.job)
@@ -103,6 +104,7 @@ def run_prune(args: argparse.Namespace) -> int:
 def run_down(args: argparse.Namespace) -> int:
     """End the server."""
     root = Root(root_folder(args))
+    # While the server is there to answer.
     going_on = _running_jobs(root) if find_server(root) else []
     if not stop_server(root):
         print(f"local: not up on {root.folder}")
@@ -134,6 +136,8 @@ def _serve_here(root: Root, options: ServerOptions, args: argparse.Namespace) ->
             process.send_signal(number)
 
         before = {
+            # The terminal sends Ctrl-C to the whole group, so the child receives its own; SIGTERM
+            # comes to us alone.
             signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
             signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
         }

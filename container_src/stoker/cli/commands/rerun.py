@@ -73,6 +73,8 @@ def make_request(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
             request[part] = {**request.get(part, {}), **change}
     stopping = request.get("StoppingCondition", {})
     if "MaxWaitTimeInSeconds" in stopping:
+        # CreateTrainingJob refuses a MaxWaitTime below MaxRuntime, which --max-run may have
+        # raised.
         longest = max(stopping["MaxWaitTimeInSeconds"], stopping["MaxRuntimeInSeconds"])
         request["StoppingCondition"] = {**stopping, "MaxWaitTimeInSeconds": longest}
     if checkpoint := before.get("CheckpointConfig"):
@@ -81,5 +83,6 @@ def make_request(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
         request["CheckpointConfig"] = {**checkpoint, "S3Uri": "/".join(parts)}
     named = {"sagemaker_job_name": json.dumps(new)}  # as the SDKs write it
     parameters = request.get("HyperParameters", {})
+    # Replaced only where the SDK had set it: `stoker train` sends none.
     kept = {name: named.get(name, value) for name, value in parameters.items()}
     return {**request, **({"HyperParameters": kept} if kept else {})}

@@ -115,6 +115,7 @@ def write_plot(file: Path, svg: str) -> None:
     with tempfile.TemporaryDirectory(prefix="stoker-plot-") as folder:
         page = Path(folder, "plot.html")
         page.write_text(f"<body style='margin:0'>{svg}", encoding="utf-8")
+        # Chromium refuses to run as root with its sandbox, and containers have little /dev/shm.
         argv = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         argv += ["--disable-dev-shm-usage", f"--user-data-dir={folder}/profile"]
         argv += ["--window-size=860,620", f"--screenshot={file.absolute()}", page.as_uri()]

@@ -124,6 +124,7 @@ def make_download(folder: Path) -> list[str]:
 
 def make_install(plan: InstallPlan, wheel: Path) -> list[str]:
     """How the repacked wheel is installed."""
+    # Our own pip with --python: the other environment need not have one.
     pip = [sys.executable, "-m", "pip"]
     if plan.target:
         where = ["--no-deps", "--upgrade", "--target", str(plan.target)]

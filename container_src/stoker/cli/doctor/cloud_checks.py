@@ -93,6 +93,7 @@ def _check_bucket(examination: CloudExamination) -> Iterator[Finding]:
     asked = examination.settings.output
     bucket = split_uri(asked)[0] if asked else account.default_bucket
     try:
+        # Reading needs another permission than asking for the bucket's region: both are tried.
         account.call("s3", "ListObjectsV2", Bucket=bucket, MaxKeys=1)
         account.require_bucket(bucket)
     except HostError as error:

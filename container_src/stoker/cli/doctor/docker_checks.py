@@ -107,6 +107,7 @@ def check_bridge(_machine: Machine) -> Finding:
         )
     try:
         with socket.socket() as listener:
+            # Port 0: whether the address is this machine's own, without taking a port for good.
             listener.bind((address, 0))
     except OSError as error:
         return Finding(

@@ -117,6 +117,7 @@ def _profile_region(environ: Mapping[str, str]) -> str | None:
     file = Path(environ.get("AWS_CONFIG_FILE") or Path.home() / ".aws/config")
     profile = environ.get("AWS_PROFILE") or "default"
     section = profile if profile == "default" else f"profile {profile}"
+    # `%` is a plain character, as it is to botocore.
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read(file.expanduser())

@@ -51,6 +51,8 @@ class BucketFile(EventFile):
             self._fill(start, head)
             self._fill(start + length - _TAIL_BYTES, _TAIL_BYTES)
             end = start + length
+            # Our own writer ends a record with this placeholder; other writers with a CRC of the
+            # content.
             if self._map()[end - len(FOOTER) : end] != FOOTER:
                 self._fill(start, length)  # a true checksum, which is of all of it
         return super().fields(name, location)

@@ -83,6 +83,7 @@ def _take(value: Array, sample: Sample) -> Array:
         return value if value.ndim < 4 else value.reshape(-1, *value.shape[2:])
     if sample == "mean":
         with np.errstate(all="ignore"):
+            # float16 ends at 65,504: its own sum over a batch would be infinite.
             mean: Array = value.mean(axis=0, dtype=np.float64)
         return mean
     return np.asarray(value[sample])
@@ -105,6 +106,8 @@ def _shrink(whole: Array, most_height: int, most_width: int) -> Array:
         if size > most:
             edges = np.arange(most) * size // most
             counts = np.diff([*edges, size]).reshape([-1 if a == axis else 1 for a in range(3)])
+            # `edges` grow strictly, since size > most: reduceat would give a single value for
+            # equal ones.
             whole = np.add.reduceat(whole, edges, axis=axis) / counts
     return whole
 

@@ -183,6 +183,8 @@ class _Casting:
     def _fit(self) -> tuple[int, int]:
         """How many planes of a tensor, and how large, so that the page stays small."""
         for most_planes in (MOST_PLANES, 32, 16, 8):
+            # Fewer planes are tried before pictures of less than 16 pixels a side, which show
+            # little.
             for side in _SIDES if most_planes == 8 else _SIDES[:5]:
                 if self._size_bytes(most_planes, side) <= MOST_BYTES:
                     self._note_fit(most_planes, side)

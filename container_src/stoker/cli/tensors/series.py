@@ -183,6 +183,7 @@ def _of_values(array: NDArray[Any]) -> dict[str, Any]:
     shares = {"nan_share": nan_share, "inf_share": inf_share, "zero_share": zero_share}
     if not array.size:
         return {**shares, **dict.fromkeys(_PLAIN, None)}
+    # float16 ends at 65,504: its own sum would be infinite.
     mean = float(array.mean(dtype=np.float64))
     std = float(array.std(dtype=np.float64)) if math.isfinite(mean) else None
     extremes = {"min": float(array.min()), "max": float(array.max())}
