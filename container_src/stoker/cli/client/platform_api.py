@@ -259,7 +259,7 @@ class Api:
         }
         answer = self.call("monitoring", "GetMetricStatistics", **query)
         points = answer["Datapoints"]
-        return [(point["Timestamp"].timestamp(), point["Average"]) for point in points]
+        return [(point["Timestamp"], point["Average"]) for point in points]
 
     def call(self, service: str, operation: str, **parameters: object) -> dict[str, Any]:
         """One operation of a service.
