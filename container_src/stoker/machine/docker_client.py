@@ -225,6 +225,8 @@ class DockerCli:
 
 def _read_answer(status: int, body: bytes) -> Finished:
     text = body.decode(errors="replace")
+    if status == http.HTTPStatus.MOVED_PERMANENTLY:  # the path is another's: an image named ../x
+        return Finished(code=status, stderr="invalid reference format")
     if status < http.HTTPStatus.BAD_REQUEST:
         return Finished(code=0, stdout=text)
     try:

@@ -70,6 +70,18 @@ def test_an_unpacked_model_is_a_folder_without_anything_foreign(world, tmp_path)
     assert [name.partition(":")[0] for name in artifacts.skipped] == ["model/link"]
 
 
+def test_names_that_no_key_can_have_are_left_out_and_said(world):
+    leave(world, os.fsdecode(b"model/\xff"))
+    leave(world, "/".join(["model", *["d" * 200] * 6]))
+    leave(world, "model/whole")
+    output = {"S3OutputPath": uri("out"), "CompressionType": "NONE"}
+    artifacts = upload(world, make_request(OutputDataConfig=output))
+    assert list(world.objects("out/job/output")) == ["model/whole"]
+    long, other = sorted(artifacts.skipped, key=len, reverse=True)
+    assert "and the most are 1024" in long
+    assert "its name is not UTF-8" in other
+
+
 def test_the_failure_file_is_read_but_no_link_in_its_place(tmp_path):
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "host/output").mkdir(parents=True)

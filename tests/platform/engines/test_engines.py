@@ -413,6 +413,8 @@ def test_docker_names_an_image_it_does_not_have(tmp_path):
     engine = Stage("docker", tmp_path).engine
     with pytest.raises(ImageMissing):
         engine.require_image("--help")
+    with pytest.raises(ImageMissing, match="invalid reference"):
+        engine.require_image("../../etc/passwd")
     with pytest.raises(ImageMissing, match="no-such-image:1") as missing:
         engine.require_image("no-such-image:1")
     assert missing.value.fix == "docker pull no-such-image:1"

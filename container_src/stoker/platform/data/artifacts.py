@@ -140,14 +140,28 @@ def _upload_tree(
         if not entry.is_file:
             folder.skip(entry, "not a file: only an archive could hold it")
             continue
+        target = uri.join(*entry.parts)
+        if refusal := _find_key_refusal(target.key):
+            folder.skip(entry, refusal)
+            continue
         with (
             reading(entry.name, host_dir),
             open_file(host_dir, folder.parts + entry.parts) as file,
         ):
             window = FileWindow(file.fileno(), os.fstat(file.fileno()).st_size)
-            target = uri.join(*entry.parts)
             storage.upload(window, target, patient=True, on_bytes=progress.add)
     return f"{uri}/"
+
+
+def _find_key_refusal(key: str) -> str:
+    """Why S3 cannot have an object of this name; empty if it can."""
+    try:
+        size_bytes = len(key.encode())
+    except UnicodeEncodeError:
+        return "its name is not UTF-8, but keys of S3 are"
+    if size_bytes > _MOST_KEY_BYTES:
+        return f"its key in S3 would have {size_bytes} bytes, and the most are {_MOST_KEY_BYTES}"
+    return ""
 
 
 _LEVEL = 2
@@ -161,6 +175,8 @@ _BLOCK_BYTES = 1 << 18
 """Larger blocks come fresh from the kernel each time: twice its work for the same archive."""
 # Not setuid and its like: the archive is unpacked on other machines.
 _MODE_BITS = 0o777
+_MOST_KEY_BYTES = 1024
+"""As in the service."""
 
 
 class _Writable(Protocol):
