@@ -16,15 +16,15 @@ from stoker import __version__
 from stoker.cli import main as cli
 from stoker.cli.commands.build import BuildPlan, BuildStatus, make_command, make_hint, render
 from stoker.machine.base_image import OWN, SLIM, BasePlan, provide_base, read_digest
-from stoker.machine.docker import Builder, ask, run_live
-from stoker.machine.failures import BuildFailed, UsageRefused
-from stoker.machine.pip_settings import PipSettings
-from stoker.machine.repository import (
+from stoker.machine.checkout import (
     INSTALLED,
     find_repository,
     provide_context,
     read_revision,
 )
+from stoker.machine.docker import Builder, ask, run_live
+from stoker.machine.failures import BuildFailed, UsageRefused
+from stoker.machine.pip_settings import PipSettings
 
 
 def make_plan(**changes) -> BuildPlan:

@@ -10,14 +10,14 @@ import pytest
 from stoker import __version__
 from stoker.cli.commands import push
 from stoker.cli.commands.push import PushPlan
-from stoker.machine.failures import UsageRefused
-from stoker.machine.repository import (
+from stoker.machine.checkout import (
     Revision,
     git_environment,
     read_framework,
     read_revision,
     read_source_url,
 )
+from stoker.machine.failures import UsageRefused
 
 URI = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/stoker"
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from stoker.cli.main import make_parser
-from stoker.platform.api.services import make_services
+from stoker.platform.api.all_services import make_services
 from stoker.platform.tracking.tracking import Tracking
 
 REPOSITORY = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.machine.repository import git_environment
+from stoker.machine.checkout import git_environment
 from stoker.notebook.local_session import LocalSession, session
 from stoker.notebook.rule_variables import rules_environment
 

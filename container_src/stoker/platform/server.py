@@ -19,6 +19,7 @@ from stoker.machine.certificates import find_bundle
 from stoker.machine.docker import find_client, require_engine
 from stoker.machine.environment import read_environment
 from stoker.machine.failures import EngineMissing, UsageRefused
+from stoker.platform.api.all_services import make_services, restrict
 from stoker.platform.api.app import make_app
 from stoker.platform.api.connections import (
     Connections,
@@ -26,7 +27,6 @@ from stoker.platform.api.connections import (
     serving,
 )
 from stoker.platform.api.service import Service
-from stoker.platform.api.services import make_services, restrict
 from stoker.platform.data.log_streams import LogStreams
 from stoker.platform.data.storage import Storage
 from stoker.platform.engines.docker import DockerEngine

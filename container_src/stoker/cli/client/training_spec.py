@@ -15,8 +15,8 @@ from stoker.cli.client.train_defaults import with_defaults
 from stoker.contract.channels import is_channel_name
 from stoker.contract.code import CODE_CHANNEL
 from stoker.contract.hyperparameters import RESERVED_PREFIX, SETTINGS, TORCHRUN_SWITCH
+from stoker.machine.checkout import git_environment
 from stoker.machine.failures import UsageRefused
-from stoker.machine.repository import git_environment
 from stoker.machine.units import read_seconds
 from stoker.platform.model.request import parse_folder
 from stoker.platform.model.request_rules import MOST_HOSTS

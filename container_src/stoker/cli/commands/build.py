@@ -15,6 +15,13 @@ from urllib.request import getproxies
 from stoker import __version__
 from stoker.bus.progress import Progress
 from stoker.machine.base_image import BasePlan, plan_base, provide_base, read_digest
+from stoker.machine.checkout import (
+    INSTALLED,
+    find_repository,
+    provide_context,
+    read_revision,
+    read_source_url,
+)
 from stoker.machine.docker import (
     Builder,
     find_builder,
@@ -29,13 +36,6 @@ from stoker.machine.pip_settings import (
     make_pip_conf,
     read_pip_settings,
     serve_folders,
-)
-from stoker.machine.repository import (
-    INSTALLED,
-    find_repository,
-    provide_context,
-    read_revision,
-    read_source_url,
 )
 from stoker.machine.units import show_elapsed, show_size
 

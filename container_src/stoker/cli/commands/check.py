@@ -12,7 +12,7 @@ from stoker.conformance.report import make_json, progress_line, render_table, wr
 from stoker.conformance.runner import Result, make_tasks, run_checks
 from stoker.machine.docker import ask, find_client, image_present, require_engine
 from stoker.machine.failures import ImageMissing, UsageRefused
-from stoker.machine.page import write_page
+from stoker.machine.output_file import write_page
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stoker import __version__
 from stoker.machine import aws
+from stoker.machine.checkout import Revision, find_repository, read_framework, read_revision
 from stoker.machine.docker import (
     Finished,
     ask,
@@ -20,7 +21,6 @@ from stoker.machine.docker import (
     run_live,
 )
 from stoker.machine.failures import PushFailed, UsageRefused
-from stoker.machine.repository import Revision, find_repository, read_framework, read_revision
 
 _ECR = re.compile(
     r"(?P<registry>\d{12}\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com[.\w]*)/(?P<name>.+)"

@@ -7,7 +7,7 @@ import json
 from contextlib import ExitStack
 
 from stoker.machine.extras import tensors_extra
-from stoker.machine.page import write_page, write_trace
+from stoker.machine.output_file import write_page, write_trace
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from stoker.cli.client.job_place import TENSORS, find_place
 from stoker.cli.rules.catalogue import make_listing, make_page, render_listing, render_page
 from stoker.machine.extras import tensors_extra
-from stoker.machine.page import write_page
+from stoker.machine.output_file import write_page
 
 _EXIT_CODES = {"NoIssuesFound": 0, "IssuesFound": 1}
 

@@ -23,7 +23,7 @@ from stoker.cli.tensors.view import render_view_page
 from stoker.debugging.step_tensors import MODES, Mode
 from stoker.debugging.tensors import SavedTensors
 from stoker.machine.failures import UsageRefused
-from stoker.machine.page import write_page
+from stoker.machine.output_file import write_page
 
 
 def ls(args: argparse.Namespace) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stoker.platform.api.job_operations import JobOperations
 from stoker.platform.api.service import Operation
+from stoker.platform.api.shared_operations import JobOperations
 from stoker.platform.jobs.describe_processing import describe, list_jobs, show_name
 from stoker.platform.jobs.state import JobRecord
 from stoker.platform.model.processing_request import make_key, make_processing_arn

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from stoker.platform.api.job_operations import JobOperations, require_unfinished
 from stoker.platform.api.service import Operation
+from stoker.platform.api.shared_operations import JobOperations, require_unfinished
 from stoker.platform.data.config_files import write_config_files
 from stoker.platform.jobs.describe import describe, list_jobs, make_arn
 from stoker.platform.jobs.state import JobRecord

@@ -22,8 +22,8 @@ from stoker.platform.s3.call import (
 )
 from stoker.platform.s3.conditions import make_delete_check
 from stoker.platform.s3.faults import S3Fault
+from stoker.platform.s3.folder_keys import Page
 from stoker.platform.s3.http_server import Response
-from stoker.platform.s3.listing import Page
 from stoker.platform.s3.object_index import Details
 from stoker.platform.s3.object_store import ObjectInfo
 from stoker.platform.s3.xml_text import (

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from stoker.platform.s3.listing import FolderReader, Page, is_regular
+from stoker.platform.s3.folder_keys import FolderReader, Page, is_regular
 from stoker.platform.s3.object_index import Details, FileState, ObjectIndex, make_state
 from stoker.platform.s3.object_paths import encode_key, encode_next_to_folder, place_file
 

@@ -9,12 +9,12 @@ from typing import Any
 from stoker.platform.api.cloudwatch import make_cloudwatch
 from stoker.platform.api.ecr import make_ecr
 from stoker.platform.api.identity import IAM, STS, describe_notebook
-from stoker.platform.api.job_operations import JobOperations
 from stoker.platform.api.json_protocol import JsonProtocol, RestJsonProtocol
 from stoker.platform.api.logs import make_logs
 from stoker.platform.api.mlflow_protocol import MlflowProtocol
 from stoker.platform.api.processing_jobs import ProcessingJobs
 from stoker.platform.api.service import Service
+from stoker.platform.api.shared_operations import JobOperations
 from stoker.platform.api.tags import Tags
 from stoker.platform.api.training_jobs import TrainingJobs
 from stoker.platform.api.tuning_jobs import TuningJobs
