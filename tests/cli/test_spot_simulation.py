@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stoker.checkpoints.interval import young_interval
 from stoker.cli.spot.simulation import Work, exponential_stays, forecast, simulate, trace_stays
-from stoker.cli.spot.young_daly import daly_interval, expected_seconds
+from stoker.cli.spot.young_daly import daly_interval
 from stoker.platform.jobs.spot_trace import Stay, Trace
 
 HOUR = 3600.0
@@ -26,6 +26,31 @@ def make_work(**changes):
         "restart_cost_seconds": 120.0,
     }
     return Work(**{**usual, **changes})
+
+
+def expected_seconds(
+    work_seconds,
+    *,
+    interval_seconds,
+    save_cost_seconds,
+    restart_cost_seconds,
+    mean_up_seconds,
+    mean_down_seconds,
+):
+    """The expected time to finish under interruptions without memory, in closed form.
+
+    To get through a stretch of `w` seconds that an interruption undoes takes on average
+    `(1/λ + D) · (e^λw - 1)` seconds, and `e^λR` times as many when each new try is
+    preceded by a restart of `R` seconds that may be interrupted, too.
+    """
+    rate = 1 / mean_up_seconds
+    each_try = mean_up_seconds + mean_down_seconds
+    saves = max(math.ceil(work_seconds / interval_seconds - 1e-9) - 1, 0)
+    last = work_seconds - saves * interval_seconds
+    stretches = saves * math.expm1(rate * (interval_seconds + save_cost_seconds))
+    stretches += math.expm1(rate * last)  # nothing is saved after the last step
+    start = math.expm1(rate * restart_cost_seconds)
+    return each_try * (start + math.exp(rate * restart_cost_seconds) * stretches)
 
 
 @pytest.mark.parametrize("interval_seconds", [100, 300, 1200, 3600])

@@ -13,8 +13,9 @@ import time
 import pytest
 
 from stoker.bus.job_phases import read_phases
-from stoker.bus.system_samples import Series, list_sample_files, read_events, read_system_series
+from stoker.bus.system_samples import list_sample_files, read_events
 from stoker.contract.files import write_atomically
+from stoker.debugging.profiler_rules.reading import ProfileReader
 from stoker.profiling.sampling.control_group import ControlGroup
 from stoker.profiling.sampling.sample import Sampler
 from stoker.profiling.sampling.sample_file import SampleFiles
@@ -116,11 +117,11 @@ while time.time() < end and not any(b - a < 0.45 for a, b in zip(times(), times(
         assert node == "algo-1"
         with open(file) as lines:
             assert all(json.loads(line) for line in lines)
-    series = read_system_series(str(profiler))
-    used = series["algo-1", "ContainerCPUUtilization", "container"]
+    series = ProfileReader(str(profiler)).read().samples["algo-1"]
+    used = series["ContainerCPUUtilization", "container"]
     gaps = [b - a for a, b in zip(used.times, used.times[1:], strict=False)]
     assert min(gaps[:-1]) < 0.45 <= max(gaps)  # the script has waited for it
-    assert any(name.endswith("a ?b? ?") for _, kind, name in series if "Process" in kind)
+    assert any(name.endswith("a ?b? ?") for kind, name in series if "Process" in kind)
     assert (profiler / "system/training_job_end.ts").exists()
     phases = {phase.phase: phase for phase in read_phases(str(profiler))}
     assert list(phases) == ["start", "training", "finish"]
@@ -168,8 +169,8 @@ def test_the_files_stay_below_their_limit_and_a_clock_may_jump(tmp_path):
     assert written <= 20_000
     assert slowness[0] == 1 < slowness[-1]
     assert "no more" in files.trouble
-    series = read_system_series(str(tmp_path))
-    assert isinstance(series["algo-1", "CPUUtilization", "cpu0"], Series)
+    samples = ProfileReader(str(tmp_path)).read().samples
+    assert len(samples["algo-1"]["CPUUtilization", "cpu0"].values) > 100
 
 
 def test_a_damaged_file_is_read_as_far_as_it_is_whole(tmp_path):

@@ -72,19 +72,6 @@ SAGEMAKERS = frozenset(
 )
 """The dimensions in `FOLDER`; all others are in `FURTHER_FOLDER`."""
 
-Key = tuple[str, str, str]
-"""Node, dimension, name."""
-
-
-class Series:
-    """One value of one node over time."""
-
-    __slots__ = ("times", "values")
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-        self.values: list[float] = []
-
 
 def samples_file(profiler_dir: str, timestamp: float, node: str, *, folder: str = FOLDER) -> str:
     """The file that an event of this time belongs to."""
@@ -101,29 +88,6 @@ def list_sample_files(profiler_dir: str) -> Iterator[tuple[str, str, int]]:
                 minute, _, rest = name.partition(".")
                 if minute.isdigit() and rest.endswith(".json"):
                     yield f"{root}/{hour}/{name}", rest.removesuffix(".json"), int(minute)
-
-
-def read_system_series(
-    profiler_dir: str, *, start: float = 0.0, end: float = float("inf")
-) -> dict[Key, Series]:
-    """The samples of all nodes from `start` to `end`; unreadable files and lines are skipped."""
-    found: dict[Key, Series] = {}
-    for file, _, minute in list_sample_files(profiler_dir):
-        # A file has the minute that begins at its name.
-        if not start - 60 < minute <= end:
-            continue
-        for event in read_events(file):
-            try:
-                timestamp, value = float(event["Timestamp"]), float(event["Value"])
-                key = (event["NodeId"], event.get("Dimension") or "", event.get("Name") or "")
-                is_wanted = start <= timestamp <= end
-            except (KeyError, TypeError, ValueError, AttributeError):
-                continue
-            if is_wanted:
-                series = found.get(key) or found.setdefault(key, Series())
-                series.times.append(timestamp)
-                series.values.append(value)
-    return found
 
 
 def read_events(file: str) -> list[dict[str, Any]]:

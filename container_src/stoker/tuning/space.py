@@ -47,20 +47,6 @@ class SearchSpace:
         held = tuple(position for position in point if position is not None)
         return held if len(held) == len(point) else None
 
-    def to_request(self) -> dict[str, list[dict[str, Any]]]:
-        """The `ParameterRanges` of a request."""
-        ranges: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _READERS}
-        for parameter in self.parameters:
-            if isinstance(parameter, Categorical):
-                row: dict[str, Any] = {"Name": parameter.name, "Values": list(parameter.values)}
-                ranges["CategoricalParameterRanges"].append(row)
-                continue
-            row = {"Name": parameter.name, "MinValue": str(parameter.low)}
-            row |= {"MaxValue": str(parameter.high), "ScalingType": parameter.scaling.value}
-            kind = "Integer" if isinstance(parameter, Integer) else "Continuous"
-            ranges[f"{kind}ParameterRanges"].append(row)
-        return ranges
-
 
 def read_space(ranges: Ranges) -> SearchSpace:
     """The space of a request's `ParameterRanges`.

@@ -8,9 +8,6 @@ from enum import StrEnum
 
 from stoker.tuning.study import Goal, Trial
 
-# The API's limit for ParentHyperParameterTuningJobs.
-MOST_PARENTS = 5
-
 
 class WarmStart(StrEnum):
     """What a study has in common with its parents, as the API spells it."""

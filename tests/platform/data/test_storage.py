@@ -28,17 +28,15 @@ def test_objects_are_written_read_and_removed(world, tmp_path):
     content = bytes(range(256)) * 40_000  # 10 MB, more than one chunk
     (tmp_path / "in").write_bytes(content)
 
-    storage.ensure_bucket("another-bucket")
-    storage.ensure_bucket("another-bucket")
-    storage.upload(tmp_path / "in", "s3://another-bucket/a/b c/ä.bin")
-    storage.download("s3://another-bucket/a/b c/ä.bin", tmp_path / "out")
+    storage.upload(tmp_path / "in", uri("a/b c/ä.bin"))
+    storage.download(uri("a/b c/ä.bin"), tmp_path / "out")
 
     assert (tmp_path / "out").read_bytes() == content
-    assert [s.size_bytes for s in storage.list("s3://another-bucket/a/")] == [len(content)]
-    assert storage.exists("s3://another-bucket/a/b c/ä.bin")
-    storage.delete("s3://another-bucket/a/b c/ä.bin")
-    storage.delete("s3://another-bucket/a/b c/ä.bin")
-    assert not storage.exists("s3://another-bucket/a/b c/ä.bin")
+    assert [s.size_bytes for s in storage.list(uri("a/"))] == [len(content)]
+    assert storage.exists(uri("a/b c/ä.bin"))
+    storage.delete(uri("a/b c/ä.bin"))
+    storage.delete(uri("a/b c/ä.bin"))
+    assert not storage.exists(uri("a/b c/ä.bin"))
     assert not storage.exists("s3://no-such-bucket/a")
 
 

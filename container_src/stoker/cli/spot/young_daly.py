@@ -23,28 +23,3 @@ def daly_interval(save_cost_seconds: float, mean_up_seconds: float) -> float:
     ratio = math.sqrt(save_cost_seconds / (2 * mean_up_seconds))
     correction = 1 + ratio / 3 + ratio**2 / 9
     return young_interval(save_cost_seconds, mean_up_seconds) * correction - save_cost_seconds
-
-
-def expected_seconds(
-    work_seconds: float,
-    *,
-    interval_seconds: float,
-    save_cost_seconds: float,
-    restart_cost_seconds: float,
-    mean_up_seconds: float,
-    mean_down_seconds: float,
-) -> float:
-    """The expected time to finish under interruptions without memory, in closed form.
-
-    To get through a stretch of `w` seconds that an interruption undoes takes on average
-    `(1/λ + D) · (e^λw - 1)` seconds, and `e^λR` times as many when each new try is
-    preceded by a restart of `R` seconds that may be interrupted, too.
-    """
-    rate = 1 / mean_up_seconds
-    each_try = mean_up_seconds + mean_down_seconds
-    saves = max(math.ceil(work_seconds / interval_seconds - 1e-9) - 1, 0)
-    last = work_seconds - saves * interval_seconds
-    stretches = saves * math.expm1(rate * (interval_seconds + save_cost_seconds))
-    stretches += math.expm1(rate * last)  # nothing is saved after the last step
-    start = math.expm1(rate * restart_cost_seconds)
-    return each_try * (start + math.exp(rate * restart_cost_seconds) * stretches)

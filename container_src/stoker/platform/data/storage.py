@@ -313,18 +313,6 @@ class Storage:
         with _uploading(place):
             self._client.delete_object(Bucket=place.bucket, Key=place.key)
 
-    def ensure_bucket(self, bucket: str) -> None:
-        """Make a bucket unless it is there."""
-        place = S3Uri(bucket, "")
-        try:
-            with _uploading(place):
-                self._client.head_bucket(Bucket=bucket)
-        except UploadFailed as failure:
-            if not _is_missing(failure.__cause__):
-                raise
-            with _uploading(place):
-                self._client.create_bucket(Bucket=bucket)
-
     def close(self) -> None:
         """Close the connections."""
         self._client.close()

@@ -129,7 +129,6 @@ def parse_processing(raw: Mapping[str, Any]) -> ProcessingRequest:
         profiler=None,
         metric_definitions=(),
         isolated=network.get("EnableNetworkIsolation", False),
-        encrypted_traffic=network.get("EnableInterContainerTrafficEncryption", False),
         tags=tuple(raw.get("Tags", ())),
     )
 

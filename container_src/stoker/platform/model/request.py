@@ -153,7 +153,6 @@ class TrainingRequest:
     """Names and regular expressions."""
 
     isolated: bool
-    encrypted_traffic: bool
     tags: tuple[Mapping[str, str], ...]
 
     @property
@@ -224,7 +223,6 @@ def parse_request(raw: Mapping[str, Any]) -> TrainingRequest:
             (metric["Name"], metric["Regex"]) for metric in algorithm.get("MetricDefinitions", ())
         ),
         isolated=raw.get("EnableNetworkIsolation", False),
-        encrypted_traffic=raw.get("EnableInterContainerTrafficEncryption", False),
         tags=tuple(raw.get("Tags", ())),
     )
 

@@ -27,7 +27,6 @@ class Process:
         """As SageMaker's readers name it."""
         self.is_changed = True
         self.is_in_training_mode = True
-        self._is_launched = is_launched
         self._model: weakref.ref[nn.Module] | None = None
         self._is_known = False
 
