@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from stoker.cloud.refusals import NotThere, Refusal, explain
+from stoker.errors import HostError
 from stoker.machine.aws import aws_errors, import_module
 from stoker.machine.aws_settings import read_region
 from stoker.machine.environment import read_environment
@@ -53,7 +54,15 @@ class Account:
             get = self.session.get_config_variable
             region = self._translated("sts", "Session", lambda: get("region"))
         if not region:
-            raise explain(_refusal("sts", "Session", "NoRegionError", "", region="?"))
+            raise explain(
+                Refusal(
+                    service="sts",
+                    operation="Session",
+                    code="NoRegionError",
+                    message="",
+                    region="?",
+                )
+            )
         return str(region)
 
     @cached_property
@@ -125,23 +134,29 @@ class Account:
             answer = self.call("s3", "HeadBucket", Bucket=bucket, **self._owner(bucket))
         except NotThere:
             if bucket != self.default_bucket:
-                code, place = "NoSuchBucket", bucket
-                raise explain(
-                    _refusal("s3", "HeadBucket", code, place, region=self.region)
-                ) from None
+                raise self._refuse_bucket("NoSuchBucket", bucket) from None
             self._make_bucket(bucket)
             return
         where = answer.get("BucketRegion") or self.region
         if where != self.region and not self.is_local:
-            message = f"{bucket} is in {where}"
-            code = "PermanentRedirect"
-            raise explain(_refusal("s3", "HeadBucket", code, message, region=self.region))
+            raise self._refuse_bucket("PermanentRedirect", f"{bucket} is in {where}")
+
+    def _refuse_bucket(self, code: str, message: str) -> HostError:
+        return explain(
+            Refusal(
+                service="s3",
+                operation="HeadBucket",
+                code=code,
+                message=message,
+                region=self.region,
+            )
+        )
 
     def _owner(self, bucket: str) -> dict[str, str]:
         # Everyone can guess the name of the usual bucket, and make it first in another account.
         return {"ExpectedBucketOwner": self.number} if bucket == self.default_bucket else {}
 
-    def question_types(self, instance_types: Iterable[str]) -> Iterator[str]:
+    def describe_unknown_types(self, instance_types: Iterable[str]) -> Iterator[str]:
         """A remark for each type that this version of boto3 does not know; AWS may know it."""
         model = self.client("sagemaker").meta.service_model
         known = model.shape_for("TrainingInstanceType").enum
@@ -206,12 +221,15 @@ class Account:
     def _read_error(self, error: Exception, service: str, operation: str) -> Refusal:
         answer = getattr(error, "response", None)
         said = answer.get("Error", {}) if isinstance(answer, dict) else {}
-        code = str(said.get("Code", type(error).__name__))
-        # Not self.region and self.identity: they may be what failed.
-        region = self.__dict__.get("region") or self._asked_region or "?"
-        who = self.__dict__.get("_who", {}).get("Arn", "")
-        message = str(said.get("Message", error))
-        return _refusal(service, operation, code, message, region=region, identity=who)
+        return Refusal(
+            service=service,
+            operation=operation,
+            code=str(said.get("Code", type(error).__name__)),
+            message=str(said.get("Message", error)),
+            # Not self.region and self.identity: they may be what failed.
+            region=self.__dict__.get("region") or self._asked_region or "?",
+            identity=self.__dict__.get("_who", {}).get("Arn", ""),
+        )
 
 
 def trusts_sagemaker(role: Mapping[str, Any]) -> bool:
@@ -233,16 +251,3 @@ def _method_name(operation: str) -> str:
     from botocore import xform_name
 
     return str(xform_name(operation))
-
-
-def _refusal(
-    service: str, operation: str, code: str, message: str, *, region: str, identity: str = ""
-) -> Refusal:
-    return Refusal(
-        service=service,
-        operation=operation,
-        code=code,
-        message=message,
-        region=region,
-        identity=identity,
-    )

@@ -44,32 +44,12 @@ _QUOTA = re.compile(
 _DENIED = re.compile(r"not authorized to perform: (?P<action>[\w-]+:\w+)")
 _ON = re.compile(r"on resource: (?P<resource>\S+)")
 _WHO = re.compile(r"User: (?P<who>\S+) is not")
-_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
-_EXPIRED |= {"SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError"}
-_UNKNOWN_KEYS = {"InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId"}
-_UNKNOWN_KEYS |= {"AuthFailure", "SignatureDoesNotMatch"}
-_CLOCK = {"RequestTimeTooSkewed", "InvalidSignatureException"}
-_THROTTLED = {"Throttling", "ThrottlingException", "TooManyRequestsException", "SlowDown"}
-_THROTTLED |= {"RequestLimitExceeded", "ThrottledException"}
-_UNREACHABLE = {"EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "SSLError"}
-_UNREACHABLE |= {"ConnectionClosedError", "ProxyConnectionError", "HTTPClientError"}
-_UNREACHABLE |= {"ServiceUnavailable", "InternalFailure", "InternalServerException", "500", "503"}
-_UNREACHABLE |= {"InternalError", "ServiceUnavailableException"}
-_NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"}
-_ELSEWHERE = {"PermanentRedirect", "AuthorizationHeaderMalformed", "301"}
-_ELSEWHERE |= {"IllegalLocationConstraintException"}
-_MISSING = {"ResourceNotFound", "ResourceNotFoundException", "NoSuchEntity", "NoSuchKey", "404"}
-_MISSING |= {"ImageNotFoundException", "NoSuchResourceException"}
-_DENIALS = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403", "Forbidden"}
 
 
 def explain(refusal: Refusal) -> HostError:
     """The error that says what happened, what was expected and how to fix it."""
-    for codes, make in _MEANINGS:
-        if refusal.code in codes:
-            return make(refusal)
-    if refusal.code in ("ValidationException", "ValidationError", "ParamValidationError"):
-        return _explain_validation(refusal)
+    if make := _MEANINGS.get(refusal.code):
+        return make(refusal)
     return HostError(
         f"{refusal.operation} of {refusal.service} failed: {refusal.code}: {refusal.message}",
         fix="see the message; `stoker doctor --on sagemaker` looks for what stops a job",
@@ -192,73 +172,11 @@ def _explain_validation(refusal: Refusal) -> HostError:
     )
 
 
-def _explain_clock(refusal: Refusal) -> HostError:
-    if refusal.code == "InvalidSignatureException" and "expired" not in refusal.message.lower():
-        return _explain_keys(refusal)
-    return HostError(
-        f"AWS refuses the time of the request: {refusal.message}",
-        fix="set this machine's clock: timedatectl set-ntp true (a laptop may have slept)",
-    )
-
-
-def _explain_keys(refusal: Refusal) -> HostError:
-    return UsageRefused(
-        f"AWS does not know these credentials: {refusal.code}: {refusal.message}",
-        fix="aws sts get-caller-identity shows who you are; AWS_PROFILE chooses another profile,"
-        " and variables AWS_ACCESS_KEY_ID… win over it",
-    )
-
-
-def _explain_expired(refusal: Refusal) -> HostError:
-    return UsageRefused(
-        f"the credentials have expired: {refusal.message}",
-        fix="aws sso login (with the profile), or get new temporary credentials, then the same"
-        " command again: what was uploaded is not sent again",
-    )
-
-
-def _explain_missing_keys(refusal: Refusal) -> HostError:
-    return UsageRefused(
-        f"there are no credentials for AWS: {refusal.message}",
-        fix="aws configure sso, or set AWS_PROFILE",
-    )
-
-
-def _explain_region(refusal: Refusal) -> HostError:
-    return UsageRefused(
-        f"no AWS region is configured ({refusal.message})",
-        fix="pass --region, or set AWS_DEFAULT_REGION or region in ~/.aws/config",
-    )
-
-
-def _explain_elsewhere(refusal: Refusal) -> HostError:
-    return UsageRefused(
-        f"the bucket is in another region than {refusal.region}: {refusal.message}",
-        fix="jobs read buckets of their own region only: pass the bucket's --region, or"
-        " --output s3://… in a bucket of this one",
-    )
-
-
-def _explain_throttled(refusal: Refusal) -> HostError:
-    return ConnectionLost(
-        f"{refusal.service} asks to be called less often: {refusal.message}",
-        fix="wait a minute, then the same command again",
-    )
-
-
-def _explain_unreachable(refusal: Refusal) -> HostError:
-    return ConnectionLost(
-        f"{refusal.service} in {refusal.region} cannot be reached: {refusal.message}",
-        fix="check the network, HTTPS_PROXY, AWS_ENDPOINT_URL and the name of the region",
-    )
-
-
-def _explain_no_bucket(refusal: Refusal) -> HostError:
-    return UsageRefused(
-        f"there is no such bucket: {refusal.message}",
-        fix="check the s3:// address, or make it: aws s3 mb s3://BUCKET --region"
-        f" {refusal.region}",
-    )
+def _explain_signature(refusal: Refusal) -> HostError:
+    # The same code for a clock that is wrong and for a secret key that is.
+    if "expired" in refusal.message.lower():
+        return _CLOCK.explain(refusal)
+    return _KEYS.explain(refusal)
 
 
 def _explain_no_repository(refusal: Refusal) -> HostError:
@@ -270,35 +188,101 @@ def _explain_no_repository(refusal: Refusal) -> HostError:
     )
 
 
-def _explain_profile(refusal: Refusal) -> HostError:
-    return UsageRefused(refusal.message, fix="aws configure list-profiles shows those that exist")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Meaning:
+    """What a code means where only names have to be filled in; `{r}` is the refusal."""
+
+    kind: type[HostError]
+    text: str
+    fix: str
+
+    def explain(self, refusal: Refusal) -> HostError:
+        return self.kind(self.text.format(r=refusal), fix=self.fix.format(r=refusal))
 
 
-def _explain_not_there(refusal: Refusal) -> HostError:
-    return NotThere(
-        f"{refusal.service} in {refusal.region} does not have it: {refusal.message}",
-        fix="check the name and --region",
-    )
-
-
-def _explain_in_use(refusal: Refusal) -> HostError:
-    return UsageRefused(refusal.message, fix="choose another --name")
-
-
-_MEANINGS: tuple[tuple[set[str], Callable[[Refusal], HostError]], ...] = (
-    ({"ResourceLimitExceeded"}, _explain_quota),
-    (_DENIALS, _explain_denied),
-    (_EXPIRED, _explain_expired),
-    (_UNKNOWN_KEYS, _explain_keys),
-    (_CLOCK, _explain_clock),
-    (_THROTTLED, _explain_throttled),
-    (_UNREACHABLE, _explain_unreachable),
-    (_NO_KEYS, _explain_missing_keys),
-    ({"NoRegionError", "InvalidRegionError"}, _explain_region),
-    (_ELSEWHERE, _explain_elsewhere),
-    ({"NoSuchBucket"}, _explain_no_bucket),
-    ({"RepositoryNotFoundException"}, _explain_no_repository),
-    ({"ProfileNotFound"}, _explain_profile),
-    (_MISSING, _explain_not_there),
-    ({"ResourceInUse"}, _explain_in_use),
+_CLOCK = _Meaning(
+    kind=HostError,
+    text="AWS refuses the time of the request: {r.message}",
+    fix="set this machine's clock: timedatectl set-ntp true (a laptop may have slept)",
 )
+_KEYS = _Meaning(
+    kind=UsageRefused,
+    text="AWS does not know these credentials: {r.code}: {r.message}",
+    fix="aws sts get-caller-identity shows who you are; AWS_PROFILE chooses another profile,"
+    " and variables AWS_ACCESS_KEY_ID… win over it",
+)
+_EXPIRED = _Meaning(
+    kind=UsageRefused,
+    text="the credentials have expired: {r.message}",
+    fix="aws sso login (with the profile), or get new temporary credentials, then the same"
+    " command again: what was uploaded is not sent again",
+)
+_NO_KEYS = _Meaning(
+    kind=UsageRefused,
+    text="there are no credentials for AWS: {r.message}",
+    fix="aws configure sso, or set AWS_PROFILE",
+)
+_NO_REGION = _Meaning(
+    kind=UsageRefused,
+    text="no AWS region is configured ({r.message})",
+    fix="pass --region, or set AWS_DEFAULT_REGION or region in ~/.aws/config",
+)
+_ELSEWHERE = _Meaning(
+    kind=UsageRefused,
+    text="the bucket is in another region than {r.region}: {r.message}",
+    fix="jobs read buckets of their own region only: pass the bucket's --region, or"
+    " --output s3://… in a bucket of this one",
+)
+_THROTTLED = _Meaning(
+    kind=ConnectionLost,
+    text="{r.service} asks to be called less often: {r.message}",
+    fix="wait a minute, then the same command again",
+)
+_UNREACHABLE = _Meaning(
+    kind=ConnectionLost,
+    text="{r.service} in {r.region} cannot be reached: {r.message}",
+    fix="check the network, HTTPS_PROXY, AWS_ENDPOINT_URL and the name of the region",
+)
+_NO_BUCKET = _Meaning(
+    kind=UsageRefused,
+    text="there is no such bucket: {r.message}",
+    fix="check the s3:// address, or make it: aws s3 mb s3://BUCKET --region {r.region}",
+)
+_NO_PROFILE = _Meaning(
+    kind=UsageRefused, text="{r.message}", fix="aws configure list-profiles shows those that exist"
+)
+_MISSING = _Meaning(
+    kind=NotThere,
+    text="{r.service} in {r.region} does not have it: {r.message}",
+    fix="check the name and --region",
+)
+_IN_USE = _Meaning(kind=UsageRefused, text="{r.message}", fix="choose another --name")
+
+_BY_CODES: tuple[tuple[str, Callable[[Refusal], HostError]], ...] = (
+    ("ResourceLimitExceeded", _explain_quota),
+    ("AccessDenied AccessDeniedException UnauthorizedOperation 403 Forbidden", _explain_denied),
+    ("ValidationException ValidationError ParamValidationError", _explain_validation),
+    ("ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired", _EXPIRED.explain),
+    ("SSOTokenLoadError UnauthorizedSSOTokenError TokenRetrievalError", _EXPIRED.explain),
+    ("InvalidClientTokenId UnrecognizedClientException InvalidAccessKeyId", _KEYS.explain),
+    ("AuthFailure SignatureDoesNotMatch", _KEYS.explain),
+    ("InvalidSignatureException", _explain_signature),
+    ("RequestTimeTooSkewed", _CLOCK.explain),
+    ("Throttling ThrottlingException ThrottledException", _THROTTLED.explain),
+    ("TooManyRequestsException SlowDown RequestLimitExceeded", _THROTTLED.explain),
+    ("EndpointConnectionError ConnectTimeoutError ReadTimeoutError", _UNREACHABLE.explain),
+    ("SSLError ConnectionClosedError ProxyConnectionError", _UNREACHABLE.explain),
+    ("HTTPClientError ServiceUnavailable ServiceUnavailableException", _UNREACHABLE.explain),
+    ("InternalFailure InternalServerException InternalError 500 503", _UNREACHABLE.explain),
+    ("NoCredentialsError PartialCredentialsError CredentialRetrievalError", _NO_KEYS.explain),
+    ("NoRegionError InvalidRegionError", _NO_REGION.explain),
+    ("PermanentRedirect AuthorizationHeaderMalformed 301", _ELSEWHERE.explain),
+    ("IllegalLocationConstraintException", _ELSEWHERE.explain),
+    ("NoSuchBucket", _NO_BUCKET.explain),
+    ("RepositoryNotFoundException", _explain_no_repository),
+    ("ProfileNotFound", _NO_PROFILE.explain),
+    ("ResourceNotFound ResourceNotFoundException NoSuchEntity", _MISSING.explain),
+    ("NoSuchKey 404 ImageNotFoundException NoSuchResourceException", _MISSING.explain),
+    ("ResourceInUse", _IN_USE.explain),
+)
+_MEANINGS = {code: make for codes, make in _BY_CODES for code in codes.split()}

@@ -81,7 +81,7 @@ def _send(
     terminal.line(f"train: {name} on SageMaker, account {account.number}, {account.region}")
     for text in made.submission.source.explain():
         terminal.line(f"  {text}")
-    for text in account.question_types(made.instance_types):
+    for text in account.describe_unknown_types(made.instance_types):
         terminal.line(f"  {text}")
     request = send_everything(made, account, terminal)
     for text in made.describe_cost(request, args):
