@@ -1,4 +1,4 @@
-"""A job on SageMaker, watched on the terminal: log, phases, metrics, time and cost so far."""
+"""A job on SageMaker, watched on the terminal: log, phases, time and cost so far."""
 
 from __future__ import annotations
 
@@ -13,24 +13,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stoker.cli.client.display import (
-    last_metrics,
     render_line,
     render_status,
-    stop_reason,
-    without_traceback,
 )
 from stoker.cli.client.interrupts import Interrupts
-from stoker.cli.client.watch import CurrentStatus, Ended, Event, Transition, is_final, watch
+from stoker.cli.client.watch import CurrentStatus, Ended, Event, Transition, watch
+from stoker.cli.cloud.job_summary import render_job
 from stoker.cloud.job_memory import recall, remember
 from stoker.cloud.jobs import CloudJobs
 from stoker.cloud.log_line import LogLine
-from stoker.cloud.refusals import ConnectionLost, explain_failure_reason
+from stoker.cloud.refusals import ConnectionLost
 from stoker.cloud.request import read_machines
-from stoker.cost.bill import Bill, Machines, find_machines, show_usd
+from stoker.cost.bill import Machines, find_machines, show_usd
 from stoker.errors import HostError
 from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import Terminal
-from stoker.machine.units import show_elapsed
 
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 5.0
 _LOCAL_PAUSE_SECONDS = 0.3
@@ -146,90 +143,6 @@ def _with_cost(
         yield event
 
 
-def render_job(description: Mapping[str, Any], region: str, tail: list[LogLine]) -> list[str]:
-    """One job in full: how it ended or where it is, what it costs, where its things are."""
-    primary, secondary = description["TrainingJobStatus"], description["SecondaryStatus"]
-    status = primary if primary == secondary else f"{primary} ({secondary})"
-    rows = [("job", description["TrainingJobName"]), ("status", status)]
-    reason = description.get("FailureReason") or stop_reason(description)
-    if reason:
-        rows.append(("reason", without_traceback(reason)))
-    if fix := explain_failure_reason(description.get("FailureReason", ""), region=region):
-        rows.append(("fix", fix))
-    if not is_final(description) and (phases := description.get("SecondaryStatusTransitions")):
-        since = (datetime.now(UTC) - phases[-1]["StartTime"]).total_seconds()
-        message = phases[-1].get("StatusMessage", "")
-        rows.append(("phase", f"{phases[-1]['Status']} for {show_elapsed(since)}: {message}"))
-    # AWS itself knows those with a regular expression only, not those of `job.log`.
-    metrics = last_metrics(description, tail)
-    metrics |= {m["MetricName"]: m["Value"] for m in description.get("FinalMetricDataList", ())}
-    if metrics:
-        rows.append(("metrics", ", ".join(f"{name} {value:g}" for name, value in metrics.items())))
-    interrupted = [
-        t
-        for t in description.get("SecondaryStatusTransitions", ())
-        if t["Status"] == "Interrupted"
-    ]
-    if interrupted:
-        rows.append(("spot", f"interrupted {len(interrupted)} times"))
-    rows += [("time", text) for text in _times(description)]
-    rows += [("cost", text) for text in describe_bill(description, region)]
-    artifacts = description.get("ModelArtifacts", {}).get("S3ModelArtifacts")
-    if artifacts and is_final(description):
-        rows.append(("model", artifacts))
-    lines = [line for line in tail if line.text.strip()]
-    if lines and not is_final(description):
-        rows.append(("log", "".join(c for c in lines[-1].text.strip()[:200] if c.isprintable())))
-    return [f"  {name:<7} {text}".replace("\n", "\n" + " " * 10) for name, text in rows]
-
-
-def describe_bill(description: Mapping[str, Any], region: str) -> list[str]:
-    """What a job has cost, or costs by now; empty if it has not begun."""
-    machines = find_machines(read_machines(description), region)
-    if machines.missing:
-        missing = ", ".join(machines.missing)
-        return [f"no price is known of {missing}: stoker prices update --region {region}"]
-    pool = description.get("WarmPoolStatus", {}).get("ResourceRetainedBillableTimeInSeconds", 0)
-    started, billable = (
-        description.get("TrainingStartTime"),
-        description.get("BillableTimeInSeconds"),
-    )
-    if billable is None:
-        if started is None:
-            return []
-        seconds = (datetime.now(UTC) - started).total_seconds()
-        return [f"{show_usd(machines.cost_of(seconds) or 0)} so far ({_rates(machines)})"]
-    bill = Bill(
-        machines=machines,
-        training_seconds=description.get("TrainingTimeInSeconds", billable),
-        billable_seconds=billable,
-        warm_pool_seconds=pool,
-    )
-    lines = [f"{show_usd(bill.usd or 0)}: {billable} s billed ({_rates(machines)})"]
-    if description.get("EnableManagedSpotTraining"):
-        lines.append(f"spot saved {bill.spot_saving:.0%}")
-    if pool:
-        lines.append(f"{show_usd(bill.warm_pool_usd or 0)} for {pool} s of the warm pool")
-    return lines
-
-
-def _rates(machines: Machines) -> str:
-    prices = machines.prices
-    return " + ".join(
-        f"{count} × {kind} at ${prices[kind].usd_per_hour:g}/h of {prices[kind].published}"
-        for kind, count in machines.counts.items()
-    )
-
-
-def _times(description: Mapping[str, Any]) -> list[str]:
-    created = description["CreationTime"]
-    if not is_final(description):
-        seconds = (datetime.now(UTC) - created).total_seconds()
-        return [f"{show_elapsed(seconds)} since it was submitted"]
-    training = description.get("TrainingTimeInSeconds")
-    return [] if training is None else [f"{show_elapsed(training)} of training"]
-
-
 def _remember_end(name: str, description: Mapping[str, Any]) -> None:
     if (job := recall(name)) and (seconds := description.get("BillableTimeInSeconds")):
         remember(replace(job, billable_seconds=float(seconds)))
@@ -243,29 +156,15 @@ def watch_to_the_end(
     Returns:
         The exit code of the command.
     """
-    is_told = False
-
-    def on_interrupt() -> bool:
-        nonlocal is_told
-        if not interrupts.count or is_told:
-            return False
-        answer = _ask(terminal)  # another Ctrl-C there raises KeyboardInterrupt
-        interrupts.count = 0
-        if answer == "s":
-            is_told = True
-            with suppress(UsageRefused):  # it has just ended by itself
-                jobs.stop(name)
-            terminal.line("train: stopping; the script has 120 s to save")
-        return answer == "d"
-
     with Interrupts() as interrupts:
+        question = _StopQuestion(jobs, name, terminal, interrupts)
         try:
             description = follow(
                 jobs,
                 name,
                 terminal,
-                is_interrupted=lambda: interrupts.count > 0 and not is_told,
-                on_interrupt=on_interrupt,
+                is_interrupted=question.is_due,
+                on_interrupt=question.ask,
             )
         except KeyboardInterrupt:  # a second Ctrl-C, quick or at the question
             description = None
@@ -285,9 +184,40 @@ def watch_to_the_end(
     terminal.line(f"train: {description['TrainingJobStatus'].lower()}")
     for line in render_job(description, jobs.account.region, jobs.read_tail(name)):
         terminal.line(line)
-    if is_told:
+    if question.is_stopped:
         return _INTERRUPTED
     return 0 if description["TrainingJobStatus"] == "Completed" else 1
+
+
+class _StopQuestion:
+    """What Ctrl-C means while a job is watched: stop the job, leave it running, or continue."""
+
+    def __init__(
+        self, jobs: CloudJobs, name: str, terminal: Terminal, interrupts: Interrupts
+    ) -> None:
+        self._jobs = jobs
+        self._name = name
+        self._terminal = terminal
+        self._interrupts = interrupts
+        self.is_stopped = False
+        """Whether the user has stopped the job here: then there is no further question."""
+
+    def is_due(self) -> bool:
+        """Whether the user has pressed Ctrl-C and was not asked yet."""
+        return self._interrupts.count > 0 and not self.is_stopped
+
+    def ask(self) -> bool:
+        """Asks if it is due. Returns whether the job is to be left alone."""
+        if not self.is_due():
+            return False
+        answer = _read_answer(self._terminal)  # another Ctrl-C there raises KeyboardInterrupt
+        self._interrupts.count = 0
+        if answer == "s":
+            self.is_stopped = True
+            with suppress(UsageRefused):  # it has just ended by itself
+                self._jobs.stop(self._name)
+            self._terminal.line("train: stopping; the script has 120 s to save")
+        return answer == "d"
 
 
 def say_how_to_continue(name: str, terminal: Terminal) -> None:
@@ -297,7 +227,7 @@ def say_how_to_continue(name: str, terminal: Terminal) -> None:
     terminal.line(f"  stop    stoker stop {name}")
 
 
-def _ask(terminal: Terminal) -> str:
+def _read_answer(terminal: Terminal) -> str:
     """s: stop the job, d: detach from it, c: continue to watch.
 
     Without a terminal there is no answer: the job continues, since a build server that gives up

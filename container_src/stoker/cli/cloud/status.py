@@ -9,7 +9,8 @@ from itertools import islice
 
 from stoker.cli.client.display import to_json
 from stoker.cli.client.target import CloudTarget
-from stoker.cli.cloud.follow import follow, render_job
+from stoker.cli.cloud.follow import follow
+from stoker.cli.cloud.job_summary import render_job
 from stoker.cloud.queue import read_queued_job
 from stoker.machine.terminal import Terminal, make_table
 from stoker.machine.units import show_elapsed
