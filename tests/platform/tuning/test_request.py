@@ -14,6 +14,10 @@ PLACE = SimpleNamespace(image="any/image:1", put=lambda key, _text: f"s3://bucke
 CATEGORIES = {"CategoricalParameterRanges": [{"Name": "opt", "Values": ["a", "b", "c"]}]}
 
 
+def make_parents(*parents):
+    return {"ParentHyperParameterTuningJobs": list(parents), "WarmStartType": "TransferLearning"}
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -43,6 +47,22 @@ CATEGORIES = {"CategoricalParameterRanges": [{"Name": "opt", "Values": ["a", "b"
         ({"definition": {"ResourceConfig": None}}, "exactly one of ResourceConfig and"),
         ({"limits": {"MaxNumberOfTrainingJobs": None}}, "must have an end"),
         ({"TrainingJobDefinition": None}, "exactly one of TrainingJobDefinition"),
+        ({"WarmStartConfig": make_parents({})}, "must have a HyperParameterTuningJobName"),
+        (
+            {"WarmStartConfig": make_parents(*[{"HyperParameterTuningJobName": "a"}] * 2)},
+            "names 'a' more than once",
+        ),
+        (
+            {
+                "config": {
+                    "ParameterRanges": {
+                        **CATEGORIES,
+                        "AutoParameters": [{"Name": "lr", "ValueHint": "0.1"}],
+                    }
+                }
+            },
+            "only with the Autotune mode Enabled",
+        ),
     ],
 )
 def test_requests_that_cannot_work_are_refused(changes, text):

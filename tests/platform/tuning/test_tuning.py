@@ -5,19 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import random
 import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 from botocore.exceptions import ClientError
 
+from stoker.platform.jobs.series import MetricSeries
+from stoker.platform.tuning.trials import read_curve
 from tests.platform.local_server import DEFAULT_BUCKET, wait_until
 from tests.platform.tuning.tuning_jobs import (
     OBJECTIVE,
     RANGES,
+    SCRIPT,
     describe,
     make_definition,
     make_request,
@@ -132,26 +137,125 @@ def test_a_search_goes_on_when_some_trials_fail_or_report_nothing(server):
         opt = parser.parse_args().opt
         if opt == "fails":
             raise SystemExit("bad luck")
-        print({"silent": "nothing", "nan": "val_acc=nan", "good": "val_acc=0.5"}[opt])
+        said = {"silent": "nothing", "nan": "nan", "inf": "-inf", "good": "0.5"}[opt]
+        print("nothing" if said == "nothing" else f"val_acc={said}")
     """
-    values = ["fails", "silent", "nan", "good"]
+    values = ["fails", "silent", "nan", "inf", "good"]
     ranges = {"CategoricalParameterRanges": [{"Name": "opt", "Values": values}]}
+    definition = make_definition(server, script)
+    any_word = [{"Name": "acc", "Regex": r"val_acc=(\S+)"}]
+    algorithm = {**definition["AlgorithmSpecification"], "MetricDefinitions": any_word}
     tune(
         server,
         "mixed",
         script,
         config={"Strategy": "Grid", "ParameterRanges": ranges},
-        limits={"MaxNumberOfTrainingJobs": None},
+        limits={"MaxNumberOfTrainingJobs": None, "MaxParallelTrainingJobs": 5},
+        definition={"AlgorithmSpecification": algorithm},
     )
     job = wait(server, "mixed")
     assert job["HyperParameterTuningJobStatus"] == "Completed"
     limits = job["HyperParameterTuningJobConfig"]["ResourceLimits"]
-    assert limits["MaxNumberOfTrainingJobs"] == 4
+    assert limits["MaxNumberOfTrainingJobs"] == 5
     rows = trials(server, "mixed")
     assert [row["TunedHyperParameters"]["opt"] for row in rows] == values
-    assert [row["ObjectiveStatus"] for row in rows] == ["Failed", "Failed", "Failed", "Succeeded"]
+    assert [row["ObjectiveStatus"] for row in rows] == ["Failed"] * 4 + ["Succeeded"]
     assert "bad luck" in rows[0]["FailureReason"]
     assert job["BestTrainingJob"]["TunedHyperParameters"] == {"opt": "good"}
+
+
+def test_a_trial_that_never_reports_holds_up_no_search(server, tmp_path):
+    script = f"""
+        import argparse, os, time
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--opt")
+        if parser.parse_args().opt == "good":
+            print("val_acc=0.5")
+        else:
+            while not os.path.exists({str(tmp_path / "never")!r}):
+                time.sleep(0.02)
+    """
+    ranges = {"CategoricalParameterRanges": [{"Name": "opt", "Values": ["silent", "good"]}]}
+    tune(
+        server,
+        "silent",
+        script,
+        config={
+            "Strategy": "Grid",
+            "ParameterRanges": ranges,
+            "TrainingJobEarlyStoppingType": "Auto",
+            "TuningJobCompletionCriteria": {"TargetObjectiveMetricValue": 0.5},
+        },
+        limits={"MaxNumberOfTrainingJobs": None, "MaxParallelTrainingJobs": 2},
+    )
+    job = wait(server, "silent")
+    assert job["HyperParameterTuningJobStatus"] == "Completed"
+    rows = trials(server, "silent")
+    assert [row["TrainingJobStatus"] for row in rows] == ["Stopped", "Completed"]
+    assert [row["ObjectiveStatus"] for row in rows] == ["Failed", "Succeeded"]
+
+
+def test_lines_that_both_hosts_print_count_once(server):
+    two = {"InstanceType": "ml.g5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    tune(
+        server,
+        "hosts",
+        limits={"MaxNumberOfTrainingJobs": 1},
+        definition={"ResourceConfig": two, "StaticHyperParameters": {"epochs": "3"}},
+    )
+    assert wait(server, "hosts")["HyperParameterTuningJobStatus"] == "Completed"
+    (row,) = trials(server, "hosts")
+    series = MetricSeries(server.root.metrics_database)
+    points = series.read(row["TrainingJobName"], "acc")
+    assert sorted(point.host for point in points) == ["algo-1"] * 3 + ["algo-2"] * 3
+    rate = float(row["TunedHyperParameters"]["rate"])
+    curve = read_curve(series, row["TrainingJobName"], "acc")
+    series.close()
+    assert curve == pytest.approx((rate, rate + 0.001, rate + 0.002))
+    assert value(row) == pytest.approx(rate + 0.002)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+def test_a_search_on_a_full_disk_continues_when_it_has_space_again(make_server, tmp_path):
+    server = make_server()
+    server.root.folder.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", str(server.root.folder)]
+    subprocess.run(mounted, check=True)
+    go = tmp_path / "go"
+    script = (
+        SCRIPT
+        + f"""
+    import time
+    while not os.path.exists({str(go)!r}):
+        time.sleep(0.02)
+    """
+    )
+    try:
+        server.start()
+        tune(server, "full", script, limits={"MaxNumberOfTrainingJobs": 6})
+        wait_until(lambda: len([t for t in trials(server, "full") if value(t)]) == 3, "3 values")
+        filler = server.root.folder / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 12))
+        go.touch()
+
+        def failed() -> list[str]:
+            rows = trials(server, "full", StatusEquals="Failed")
+            return [row["FailureReason"] for row in rows]
+
+        reasons = wait_until(lambda: failed() if len(failed()) == 3 else None, "3 failures")
+        assert all("is full" in reason and "(kept in " in reason for reason in reasons)
+        assert describe(server, "full")["HyperParameterTuningJobStatus"] == "InProgress"
+        filler.unlink()
+        assert wait(server, "full")["HyperParameterTuningJobStatus"] == "Completed"
+        rows = trials(server, "full")
+        assert [r["TrainingJobStatus"] for r in rows] == ["Failed"] * 3 + ["Completed"] * 3
+        for row in rows[3:]:
+            assert value(row) == pytest.approx(float(row["TunedHyperParameters"]["rate"]))
+        server.end()
+    finally:
+        subprocess.run(["umount", "--lazy", str(server.root.folder)], check=True)
 
 
 def test_early_stopping_ends_what_is_worse_than_the_median(server, tmp_path):
@@ -252,7 +356,7 @@ def test_a_parent_must_be_there_and_over(server, tmp_path):
 
 
 def test_definitions_share_the_trials(server, tmp_path):
-    numbers = {"ContinuousParameterRanges": RANGES["ContinuousParameterRanges"]}
+    numbers = {"ContinuousParameterRanges": [{"Name": "rate", "MinValue": "2", "MaxValue": "3"}]}
     metrics = [{"Name": "all", "Regex": "epoch [0-9]+ val_acc=([0-9.]+)"}]
     second = make_definition(
         server,
@@ -267,13 +371,20 @@ def test_definitions_share_the_trials(server, tmp_path):
     tune(
         server,
         "several",
-        config={"HyperParameterTuningJobObjective": None, "ParameterRanges": None},
+        config={
+            "HyperParameterTuningJobObjective": None,
+            "ParameterRanges": None,
+            # What the second one minimises is above it, which is no success.
+            "TuningJobCompletionCriteria": {"TargetObjectiveMetricValue": 0.95},
+        },
         TrainingJobDefinition=None,
         TrainingJobDefinitions=[first, second],
         limits={"MaxNumberOfTrainingJobs": 4},
     )
     job = wait(server, "several")
     assert job["HyperParameterTuningJobStatus"] == "Completed"
+    assert job["TrainingJobStatusCounters"]["Completed"] == 4
+    assert job["BestTrainingJob"]["TrainingJobDefinitionName"] == "one"
     names = [row["TrainingJobDefinitionName"] for row in trials(server, "several")]
     assert names == ["one", "two", "one", "two"]
     page = tmp_path / "page.html"

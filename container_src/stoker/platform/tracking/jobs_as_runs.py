@@ -89,11 +89,14 @@ class JobRecorder:
             self._thread.join()
 
     def _watch(self) -> None:
+        said = ""
         while not self._ended.wait(_LOOK_SECONDS):
             try:
                 self.look()
+                said = ""
             except sqlite3.Error as error:  # a full disk, most likely; the next look tries again
-                _log.error("the run store does not take it: %s", error)
+                if said != (said := str(error)):
+                    _log.error("the run store does not take it: %s", error)
 
     def look(self) -> None:
         """Record what has changed since the last look."""

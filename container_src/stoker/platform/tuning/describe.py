@@ -13,7 +13,7 @@ from stoker.platform.model.root import ACCOUNT, REGION
 from stoker.platform.tuning.request import TuningRequest, parse_tuning_request
 from stoker.platform.tuning.state import ParentTrial, TuningRecord
 from stoker.platform.tuning.trial_request import OBJECTIVE_KEY, read_resources
-from stoker.platform.tuning.trials import TrialReader, TrialView, find_best_view
+from stoker.platform.tuning.trials import TrialReader, TrialView, find_best_view, list_objectives
 from stoker.tuning.completion import count_not_improving
 from stoker.tuning.study import TrialState
 from stoker.tuning.warm_start import WarmStart
@@ -211,7 +211,7 @@ def _runtime(view: TrialView) -> int:
 def _describe_completion(
     record: TuningRecord, request: TuningRequest, views: Sequence[TrialView]
 ) -> dict[str, Any]:
-    ended = [view.trial.objective for view in views if view.is_over]
+    ended = list_objectives(request, views)
     idle = count_not_improving(request.definitions[0].goal, ended)
     details: dict[str, Any] = {"NumberOfTrainingJobsObjectiveNotImproving": idle}
     if record.converged is not None:

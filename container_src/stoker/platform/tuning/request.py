@@ -221,6 +221,16 @@ def _find_shape_mistakes(raw: Mapping[str, Any]) -> Iterator[str]:
                 "A training job definition must have exactly one of ResourceConfig and "
                 "HyperParameterTuningResourceConfig."
             )
+    yield from _find_parent_name_mistakes(raw)
+
+
+def _find_parent_name_mistakes(raw: Mapping[str, Any]) -> Iterator[str]:
+    parents = raw.get("WarmStartConfig", {}).get("ParentHyperParameterTuningJobs", ())
+    names = [parent.get("HyperParameterTuningJobName", "") for parent in parents]
+    if not all(names):
+        yield "Each of ParentHyperParameterTuningJobs must have a HyperParameterTuningJobName."
+    for name in sorted({n for n in names if n and names.count(n) > 1}):
+        yield f"ParentHyperParameterTuningJobs names '{name}' more than once. Keep one of them."
 
 
 def _find_definition_mistakes(
@@ -237,6 +247,8 @@ def _find_definition_mistakes(
     for each in metrics:
         yield from _find_regex_mistakes(each["Name"], each["Regex"])
     ranges = _ranges(raw, definition)
+    if ranges.get("AutoParameters"):  # with Autotune, ranges were chosen for them
+        yield "AutoParameters can be specified only with the Autotune mode Enabled."
     yield from find_range_mistakes(ranges)
     tuned = {row["Name"] for rows in ranges.values() for row in rows}
     static = definition.get("StaticHyperParameters", {})

@@ -150,6 +150,27 @@ def make_study(record: TuningRecord, request: TuningRequest, definition: int) ->
     )
 
 
+def list_objectives(request: TuningRequest, views: Sequence[TrialView]) -> list[float | None]:
+    """Of the trials that ended, in the order of their ends, by the goal of the first definition.
+
+    A definition with the opposite goal has them with the opposite sign: a loss that reaches the
+    target of an accuracy would otherwise end the search.
+    """
+    first = request.definitions[0].goal
+    objectives = []
+    for view in sorted((view for view in views if view.is_over), key=_ended_at):
+        objective = view.trial.objective
+        is_opposite = request.definitions[view.record.definition].goal is not first
+        objectives.append(-objective if objective is not None and is_opposite else objective)
+    return objectives
+
+
+def _ended_at(view: TrialView) -> float:
+    if view.job is None:
+        return 0.0
+    return view.job.training_ended or view.job.modified
+
+
 def find_best_view(request: TuningRequest, views: Sequence[TrialView]) -> TrialView | None:
     """The trial with the best final objective; the first of equals."""
 

@@ -25,7 +25,7 @@ from stoker.platform.tuning.request import TuningRequest, parse_tuning_request
 from stoker.platform.tuning.state import Status, TrialRecord, TuningRecord
 from stoker.platform.tuning.store import TuningStore
 from stoker.platform.tuning.trial_request import make_job_name, make_trial_request
-from stoker.platform.tuning.trials import TrialReader, TrialView, make_study
+from stoker.platform.tuning.trials import TrialReader, TrialView, list_objectives, make_study
 from stoker.tuning.completion import CompletionReason, find_completion
 from stoker.tuning.early_stopping import should_stop
 from stoker.tuning.hyperband import Verdict, choose_promotion, decide
@@ -103,13 +103,12 @@ class TuningWorker(threading.Thread):
         self, record: TuningRecord, request: TuningRequest, views: Sequence[TrialView]
     ) -> str:
         """Why no further trial is to start; empty if there is no reason."""
-        over = sorted((v for v in views if v.is_over), key=_ended_at)
+        objectives = list_objectives(request, views)
         limit = request.max_runtime_seconds
         if limit is not None and time.time() - record.created >= limit:
             return "MaxRuntimeInSeconds was reached"
-        if len(over) >= _MOST_FAILURES and not any(v.trial.objective is not None for v in views):
+        if len(objectives) >= _MOST_FAILURES and all(each is None for each in objectives):
             return _NO_SUCCESS
-        objectives = [view.trial.objective for view in over]
         goal, space = request.definitions[0].goal, request.definitions[0].space
         found = find_completion(
             request.criteria, goal, objectives, parameters=len(space.parameters)
@@ -366,12 +365,6 @@ class TuningWorker(threading.Thread):
             return replace(record, trials=trials)
 
         self._change(change)
-
-
-def _ended_at(view: TrialView) -> float:
-    if view.job is None:
-        return 0.0
-    return view.job.training_ended or view.job.modified
 
 
 def _describe_failures(views: Sequence[TrialView]) -> str:
