@@ -61,3 +61,23 @@ def test_v3_finds_a_job_again_and_needs_no_role(environ, source):
     assert (result["kms"], result["profiling"]) == ("", "Disabled")
     assert result["max_run"] > 0
     assert result["name"] in result["listed"]
+
+
+def test_a_killed_kernel_loses_nothing(environ, tmp_path):
+    """The job continues; the next kernel attaches to it and continues the run."""
+    go = tmp_path / "go"
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/wait.py").write_text(
+        "import os, pathlib, time\n"
+        f"while not pathlib.Path({str(go)!r}).exists():\n"
+        "    time.sleep(0.1)\n"
+        "pathlib.Path(os.environ['SM_MODEL_DIR'], 'weights').write_text('whole')\n"
+        "print('trained to the end', flush=True)\n"
+    )
+    result = run_sdk(
+        "v2", HERE / "killed_kernel.py", str(tmp_path / "source"), str(go), environ=environ
+    )
+    assert (result["after the kill"], result["at the end"]) == ("InProgress", "Completed")
+    assert "trained to the end" in result["printed"], "the log of the whole job is shown again"
+    assert "/killed-kernel/output/model.tar.gz" in result["printed"]
+    assert result["runs"] == ["killed-first"], "the job's run is the notebook's"
