@@ -235,6 +235,27 @@ def test_a_container_out_of_memory_is_told_from_other_failures(make_server):
     assert server.leftovers() == []
 
 
+@pytest.mark.docker
+def test_an_image_for_another_machine_is_named_as_the_reason(make_server, tmp_path):
+    train = tmp_path / "bin/train"
+    train.parent.mkdir()
+    train.write_bytes(b"\x7fELF of another machine")
+    train.chmod(0o755)
+    image = f"other-machine-{tmp_path.name}:{os.getpid()}".replace("_", "-")
+    packed = subprocess.run(["tar", "-cC", tmp_path, "bin"], capture_output=True, check=True)
+    subprocess.run(
+        ["docker", "import", "-", image], input=packed.stdout, capture_output=True, check=True
+    )
+    server = make_server("docker").start()
+    try:
+        server.submit("job", AlgorithmSpecification={"TrainingImage": image})
+        reason = server.wait("job")["FailureReason"]
+    finally:
+        subprocess.run(["docker", "image", "rm", image], capture_output=True, check=False)
+    assert "exec format error" in reason
+    assert "build it with --platform linux/amd64" in reason
+
+
 def test_a_failure_file_that_is_a_link_leaks_nothing(server, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("not for the job's eyes")

@@ -22,7 +22,7 @@ with Run(experiment_name="killed", run_name="first"):
     estimator = Estimator(**common, source_dir={SOURCE!r}, entry_point="wait.py")
     estimator.fit(job_name="killed-kernel")
 """
-AGAIN = f"""
+AGAIN = """
 again = Estimator.attach("killed-kernel")
 print("model:", again.model_data)
 again.logs()

@@ -20,6 +20,12 @@ from stoker.platform.model.root import Root
 
 _FAILURE_BYTES = 4096  # FailureReason and ExitMessage hold 1024 characters
 _MESSAGE_CHARACTERS = 1024
+# The engine's words about a program for another machine: no launcher has run that could say more.
+_WRONG_PROGRAM = "exec format error"
+_WRONG_PROGRAM_FIX = (
+    "fix: the image is for another architecture than this machine, or its program is a script "
+    "without #!; build it with --platform linux/amd64, as the service's instances need it"
+)
 _RESULTS = ("model", "output", "processing")
 
 
@@ -113,14 +119,19 @@ def keep_results(root: Root, request: TrainingRequest) -> Path:
 
 def read_end_texts(context: JobContext, request: TrainingRequest) -> dict[str, str]:
     """Host → what it says about its failure; empty if it says nothing."""
-    if not isinstance(request, ProcessingRequest):
-        return {host: _read(context.root, request, host, "failure") for host in request.hosts}
-    return {
-        host: _read(context.root, request, host, "message")
-        or _read(context.root, request, host, "failure")
-        or _read_last_line(context, request, host)
-        for host in request.hosts
-    }
+    return {host: _read_end_text(context, request, host) for host in request.hosts}
+
+
+def _read_end_text(context: JobContext, request: TrainingRequest, host: str) -> str:
+    is_processing = isinstance(request, ProcessingRequest)
+    names = ("message", "failure") if is_processing else ("failure",)
+    texts = (_read(context.root, request, host, name) for name in names)
+    if text := next(filter(None, texts), ""):
+        return text
+    line = _read_last_line(context, request, host)
+    if _WRONG_PROGRAM in line:
+        return f"{line}; {_WRONG_PROGRAM_FIX}"
+    return line if is_processing else ""
 
 
 def read_exit_message(root: Root, request: TrainingRequest) -> str:
