@@ -46,6 +46,13 @@ def make_parents(*parents):
         ({"definition": {"StaticHyperParameters": {"rate": "1"}}}, "both static and tunable"),
         ({"definition": {"ResourceConfig": None}}, "exactly one of ResourceConfig and"),
         ({"limits": {"MaxNumberOfTrainingJobs": None}}, "must have an end"),
+        *(
+            (
+                {"config": {"TuningJobCompletionCriteria": {"TargetObjectiveMetricValue": value}}},
+                "must be a finite number",
+            )
+            for value in (float("nan"), float("-inf"))
+        ),
         ({"TrainingJobDefinition": None}, "exactly one of TrainingJobDefinition"),
         ({"WarmStartConfig": make_parents({})}, "must have a HyperParameterTuningJobName"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -283,6 +284,12 @@ def _find_limit_mistakes(raw: Mapping[str, Any]) -> Iterator[str]:
         yield (
             "A tuning job must have an end: give ResourceLimits its MaxNumberOfTrainingJobs or "
             "MaxRuntimeInSeconds, or pass TuningJobCompletionCriteria."
+        )
+    target = config.get("TuningJobCompletionCriteria", {}).get("TargetObjectiveMetricValue", 0.0)
+    if not math.isfinite(target):
+        yield (
+            f"TargetObjectiveMetricValue must be a finite number, but is {target}. Leave it out, "
+            "and the search has no target."
         )
     if is_hyperband:
         yield from find_hyperband_mistakes(*_resources(raw))

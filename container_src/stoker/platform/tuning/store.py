@@ -33,7 +33,7 @@ class TuningStore:
 
     def add(self, record: TuningRecord) -> bool:
         """Keep a new tuning job; False if there is one of this name."""
-        row = (record.name, json.dumps(asdict(record)))
+        row = (record.name, _to_text(record))
         with self._lock:
             done = self._connection.execute("INSERT OR IGNORE INTO tuning_jobs VALUES (?, ?)", row)
             return done.rowcount == 1
@@ -75,7 +75,7 @@ class TuningStore:
             if record != old:
                 self._connection.execute(
                     "UPDATE tuning_jobs SET record = ? WHERE name = ?",
-                    (json.dumps(asdict(record)), name),
+                    (_to_text(record), name),
                 )
         return record
 
@@ -88,6 +88,11 @@ class TuningStore:
         """Close the file."""
         with self._lock:
             self._connection.close()
+
+
+def _to_text(record: TuningRecord) -> str:
+    # SQLite refuses to look into JSON with NaN, for all rows of a query.
+    return json.dumps(asdict(record), allow_nan=False)
 
 
 def _from_text(text: str) -> TuningRecord:
