@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,12 +24,15 @@ HEADINGS = {
     "evaluation": "evaluation",
     "other": "other work inside steps",
     "idle": "between and after the steps",
-    "finish": "end of the container",
+    "finish": "end of the processes and the container",
     "upload": "upload of model and output",
 }
 """In the order of a job's life."""
 
 USEFUL = ("compute", "evaluation")
+TRAINING = (
+    *("data", "transfer", "compute", "checkpoint", "logging", "evaluation", "other", "idle"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +49,11 @@ class Bill:
     def share(self, heading: str) -> float:
         """Of the whole, 0 to 1."""
         return self.seconds.get(heading, 0.0) / self.total_seconds if self.total_seconds else 0.0
+
+    @property
+    def training_seconds(self) -> float:
+        """From the first step to the end of the script."""
+        return sum(self.seconds.get(name, 0.0) for name in TRAINING)
 
     def usd(self, seconds: float) -> float | None:
         """Dollars for seconds of all machines."""
@@ -137,41 +145,45 @@ def split_training(profile: Profile, bounds: tuple[float, float]) -> dict[str, f
     for one in profile.steps:
         if len(one):
             ranks.setdefault((one.node, one.rank), []).append(one)
-    split = [_split_rank(series, bounds) for series in ranks.values()]
+    # Of several processes of a rank the one that started last has the end.
+    tails = {(facts.host, facts.rank): facts.tail for facts in profile.facts}
+    split = [_split_rank(series, bounds, tails.get(rank, {})) for rank, series in ranks.items()]
     names = split[0].keys()
     return {name: float(np.mean([one[name] for one in split])) for name in names}
 
 
-def _split_rank(series: Sequence[StepSeries], bounds: tuple[float, float]) -> dict[str, float]:
+_PARTS = {
+    "data": ("data_wait",),
+    "transfer": ("transfer",),
+    "compute": ("forward", "backward", "optimizer"),
+    "checkpoint": ("checkpoint",),
+    "logging": ("logging",),
+}
+"""Heading → the parts of a training step that belong to it."""
+
+
+def _split_rank(
+    series: Sequence[StepSeries], bounds: tuple[float, float], tail: Mapping[str, float]
+) -> dict[str, float]:
+    """Args: tail: what has been since the last step, if the process has ended by itself."""
     start, end = bounds
     first = min(float(one.starts[0]) for one in series)
-    found = dict.fromkeys(
-        (
-            *("script", "data", "transfer", "compute", "checkpoint", "logging"),
-            "evaluation",
-            "other",
-        ),
-        0.0,
-    )
-    inside = 0.0
+    found = dict.fromkeys((*_PARTS, "evaluation", "other"), 0.0)
     for one in series:
         total = float(one.seconds.sum())
-        inside += total
-        saving = float(one.part("checkpoint").sum())
-        found["checkpoint"] += saving
+        sums = {h: sum(float(one.part(n).sum()) for n in names) for h, names in _PARTS.items()}
         if one.mode == "EVAL":
-            found["evaluation"] += total - saving
+            found["checkpoint"] += sums["checkpoint"]
+            found["evaluation"] += total - sums["checkpoint"]
             continue
-        parts = {
-            "data": ("data_wait",),
-            "transfer": ("transfer",),
-            "compute": ("forward", "backward", "optimizer"),
-            "logging": ("logging",),
-        }
-        sums = {h: sum(float(one.part(n).sum()) for n in names) for h, names in parts.items()}
         for heading, value in sums.items():
             found[heading] += value
-        found["other"] += max(0.0, total - saving - sum(sums.values()))
+        found["other"] += max(0.0, total - sum(sums.values()))
+    # Python takes seconds to end after the script: nothing that the script could do better.
+    last = max(float(one.ends[-1]) for one in series) + tail.get("total", 0.0) if tail else end
+    for heading, names in _PARTS.items():
+        found[heading] += sum(tail.get(name, 0.0) for name in names)
+    found["idle"] = max(0.0, last - first - sum(found.values()))
     found["script"] = max(0.0, first - start)
-    found["idle"] = max(0.0, end - first - inside)
+    found["finish"] = max(0.0, end - last)
     return found

@@ -11,11 +11,15 @@ from stoker.bus.system_samples import IO_WAIT, PRESSURE
 from stoker.debugging.profiler_rules.dataloader import count_loaders
 from stoker.report.figures.bill import Bill
 from stoker.report.figures.run import Run
-from stoker.report.insights.insight import Insight, show_seconds, show_share
+from stoker.report.insights.insight import (
+    LEAST_SHARE,
+    Insight,
+    is_small,
+    show_seconds,
+    show_share,
+)
 
-_LEAST_SHARE = 0.1
-_LEAST_EPOCH_SHARE = 0.05
-_LARGE_SHARE = 0.3
+_LEAST_TRAINING_SHARE = 0.1
 
 
 def find_data_wait(run: Run, bill: Bill) -> Insight | None:
@@ -30,9 +34,7 @@ def find_data_wait(run: Run, bill: Bill) -> Insight | None:
     share = lost / bill.total_seconds if bill.total_seconds else 0.0
     training = _training_seconds(run) / max(1, ranks)
     of_training = lost / training if training else 0.0
-    # A trial of a minute is mostly start; what matters is the job that follows it.
-    is_small = share < _LEAST_EPOCH_SHARE and of_training < _LARGE_SHARE
-    if not steps or is_small or of_training < _LEAST_SHARE:
+    if not steps or is_small(bill, lost) or of_training < _LEAST_TRAINING_SHARE:
         return None
     each = waits / steps
     cause, change, trials = _find_cause(run)
@@ -64,7 +66,7 @@ def find_epoch_start(run: Run, bill: Bill) -> Insight | None:
         ranks += 1
     lost /= max(1, ranks)
     share = lost / bill.total_seconds if bill.total_seconds else 0.0
-    if epochs < 3 or share < _LEAST_EPOCH_SHARE:
+    if epochs < 3 or share < LEAST_SHARE:
         return None
     loader = _loader(run)
     is_restarted = bool(loader.get("num_workers")) and not loader.get("persistent_workers")
@@ -86,7 +88,7 @@ def find_epoch_start(run: Run, bill: Bill) -> Insight | None:
 def find_transfer(run: Run, bill: Bill) -> Insight | None:
     """Copies of batches to the device."""
     share = bill.share("transfer")
-    if share < _LEAST_EPOCH_SHARE:
+    if share < LEAST_SHARE:
         return None
     is_pinned = bool(_loader(run).get("pin_memory"))
     return Insight(

@@ -5,6 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stoker.bus.progress import show_elapsed
+from stoker.report.figures.bill import Bill
+
+LEAST_SHARE = 0.05
+"""Of the job."""
+LARGE_SHARE = 0.3
+"""Of the training itself: a trial of a minute is mostly start, the job that follows it is not."""
+_LEAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +35,14 @@ class Insight:
     """Experiments of `stoker advise` that would prove it: `workers`, `threads`, …"""
     is_danger: bool = False
     """The job will not survive it."""
+
+
+def is_small(bill: Bill, lost_seconds: float) -> bool:
+    """Whether it costs too little to be worth a change."""
+    return lost_seconds < _LEAST_SECONDS or (
+        lost_seconds < LEAST_SHARE * bill.total_seconds
+        and lost_seconds < LARGE_SHARE * bill.training_seconds
+    )
 
 
 def show_seconds(seconds: float) -> str:

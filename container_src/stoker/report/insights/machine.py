@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,10 +10,10 @@ import numpy as np
 from stoker.bus.system_samples import GPU_UTILIZATION, MEMORY_BYTES, PRESSURE, RUNNABLE
 from stoker.debugging.profiler_rules.cpu_memory_increase import memory_percent
 from stoker.debugging.profiler_rules.dataloader import count_loaders
-from stoker.debugging.profiler_rules.profile import Profile
+from stoker.debugging.profiler_rules.profile import Profile, StepSeries
 from stoker.report.figures.bill import Bill
 from stoker.report.figures.run import Run
-from stoker.report.insights.insight import Insight, show_seconds, show_share
+from stoker.report.insights.insight import Insight, is_small, show_seconds, show_share
 
 if TYPE_CHECKING:
     from stoker.debugging.profiler_rules.profile import Floats
@@ -34,6 +35,8 @@ def find_threads(run: Run, bill: Bill) -> Insight | None:
         compute = bill.seconds["compute"] + bill.seconds["evaluation"]
         # Threads beyond the cores do not compute: they make the others wait.
         lost = compute * (1 - cores / threads)
+        if is_small(bill, lost):
+            continue
         evidence = [
             f"{threads} threads of torch on {cores:g} cores of {node}",
             f"{len({one.rank for one in facts})} ranks, {count_loaders(facts) or 0} loaders",
@@ -46,7 +49,7 @@ def find_threads(run: Run, bill: Bill) -> Insight | None:
         fitting = max(1, int(cores) // max(1, len({one.rank for one in facts})))
         return Insight(
             key="threads",
-            title=f"{threads} threads compute on {cores:g} cores of {node}: up to "
+            title=f"{threads} threads compute on {cores:g} cores of {node}: that costs at most "
             f"{show_share(share)} of the job",
             change=f"OMP_NUM_THREADS={fitting}, or torch.set_num_threads({fitting})",
             lost_seconds=lost,
@@ -63,9 +66,9 @@ def find_memory_growth(run: Run, bill: Bill) -> Insight | None:
         series = memory_percent(run.profile, node)
         if series is None:
             continue
-        steps = [one for one in run.profile.steps_of("TRAIN") if one.node == node]
-        first = min((float(one.starts[min(5, len(one) - 1)]) for one in steps), default=0.0)
-        training = series.between(first, float("inf"))
+        steps = [one for one in run.profile.steps_of("TRAIN") if one.node == node and len(one)]
+        first, last = _steady_time(steps)
+        training = series.between(first, last)
         if len(training) < _LEAST_SNAPSHOTS:
             continue
         times = training.times - training.times[0]
@@ -75,7 +78,8 @@ def find_memory_growth(run: Run, bill: Bill) -> Insight | None:
         if grown < _LEAST_GROWTH or not steady:
             continue
         left = (100 - float(training.values[-1])) / float(slope)
-        count = max((one.steps for one in steps), default=0)
+        begun = [one.take(one.starts >= first) for one in steps]
+        count = max((one.steps for one in begun), default=0)
         each = _bytes_of(run.profile, node, grown) / count if count else 0.0
         per_step = f", {each / 1e6:.3g} MB a step" if each else ""
         return Insight(
@@ -151,6 +155,12 @@ def _during_steps(profile: Profile, node: str) -> tuple[float, float] | None:
     if not steps:
         return None
     return min(float(one.starts[0]) for one in steps), max(float(one.ends[-1]) for one in steps)
+
+
+def _steady_time(steps: Sequence[StepSeries]) -> tuple[float, float]:
+    """From the sixth step to the end of the last: before and after it memory has other reasons."""
+    first = min((float(one.starts[min(5, len(one) - 1)]) for one in steps), default=0.0)
+    return first, max((float(one.ends[-1]) for one in steps), default=float("inf"))
 
 
 def _is_steady(values: Floats) -> bool:

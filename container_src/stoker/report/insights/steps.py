@@ -8,9 +8,14 @@ from stoker.debugging.profiler_rules.skewed_ranks import OWN_PARTS, find_slowest
 from stoker.report.figures.bill import HEADINGS, Bill
 from stoker.report.figures.headroom import find_batch
 from stoker.report.figures.run import Run
-from stoker.report.insights.insight import Insight, show_seconds, show_share
+from stoker.report.insights.insight import (
+    LARGE_SHARE,
+    Insight,
+    is_small,
+    show_seconds,
+    show_share,
+)
 
-_LEAST_SHARE = 0.05
 _LEAST_SECONDS = 1.0
 
 
@@ -25,7 +30,7 @@ def find_skew(run: Run, bill: Bill) -> Insight | None:
     slow = next(one for one in ranks if one.name == slowest)
     lost = float(slow.seconds.sum()) * (1 - 1 / ratio)
     share = lost / bill.total_seconds if bill.total_seconds else 0.0
-    if ratio < 1.15 or share < _LEAST_SHARE:
+    if ratio < 1.15 or is_small(bill, lost):
         return None
     others = [one for one in ranks if one.name != slowest]
     part = max(
@@ -55,7 +60,7 @@ def find_skew(run: Run, bill: Bill) -> Insight | None:
 def find_checkpoints(run: Run, bill: Bill) -> Insight | None:
     """Saving takes a good part of the time."""
     share, lost = bill.share("checkpoint"), bill.seconds["checkpoint"]
-    if share < _LEAST_SHARE:
+    if is_small(bill, lost):
         return None
     saves = steps = 0
     for one in run.profile.steps:
@@ -63,7 +68,8 @@ def find_checkpoints(run: Run, bill: Bill) -> Insight | None:
         steps = max(steps, one.steps)
     each = lost / saves if saves else lost
     # As often as costs 1 % of the time.
-    fitting = max(1, int(np.ceil(steps / max(1, saves) * share / 0.01))) if steps else 0
+    of_training = lost / max(bill.training_seconds, 1e-9)
+    fitting = max(1, int(np.ceil(steps / max(1, saves) * of_training / 0.01))) if steps else 0
     return Insight(
         key="checkpoint",
         title=f"Checkpoints take {show_share(share)} of the job: {saves} of "
@@ -81,7 +87,7 @@ def find_checkpoints(run: Run, bill: Bill) -> Insight | None:
 def find_logging(run: Run, bill: Bill) -> Insight | None:
     """Logging inside steps."""
     share = bill.share("logging")
-    if share < _LEAST_SHARE:
+    if is_small(bill, bill.seconds["logging"]):
         return None
     return Insight(
         key="logging",
@@ -96,7 +102,7 @@ def find_logging(run: Run, bill: Bill) -> Insight | None:
 def find_evaluation(run: Run, bill: Bill) -> Insight | None:
     """Evaluation takes long compared with the training."""
     share, lost = bill.share("evaluation"), bill.seconds["evaluation"]
-    if share < 0.2:
+    if share < 0.2 and lost < LARGE_SHARE * bill.training_seconds:
         return None
     series = run.profile.steps_of("EVAL")
     steps = sum(one.steps for one in series)
@@ -155,7 +161,7 @@ def find_small_batch(run: Run, bill: Bill) -> Insight | None:
         return None
     lost = float((fixed + work).sum()) * max(fixed_share, 0.25)
     share = lost / bill.total_seconds if bill.total_seconds else 0.0
-    if share < _LEAST_SHARE:
+    if is_small(bill, lost):
         return None
     return Insight(
         key="batch",
