@@ -28,7 +28,7 @@ from tests.debugging.profiler_rules.profiles import (
     write_samples,
     write_steps,
 )
-from tests.report.sick_runs import SICK, make_step, write_healthy, write_slow_loader
+from tests.report.sick_runs import make_step, write_healthy, write_slow_loader
 
 MOST_BYTES = 6_000_000
 
@@ -42,19 +42,6 @@ def read(folder, **fields):
 
 def make_run(profile, **fields):
     return Run(title="a run", profile=profile, rules=evaluate_rules(profile)[0], **fields)
-
-
-@pytest.mark.parametrize("key", SICK)
-def test_a_known_sickness_is_named_first_with_its_true_share(key, tmp_path):
-    truth = SICK[key](tmp_path)
-    run = read(tmp_path)
-    first, *_ = find_insights(run, make_bill(run))
-    assert first.key == key
-    if key == "memory":
-        found = float(re.search(r"([0-9.]+) MB a step", first.title)[1])
-    else:
-        found = first.share
-    assert found == pytest.approx(truth, rel=0.1)
 
 
 def test_a_healthy_run_has_no_findings(tmp_path):
