@@ -21,7 +21,8 @@ def test_a_page_has_its_style_behind_the_theme_and_its_script_behind_the_data(tm
     assert page.index("--ink: #") < page.index("p { color: var(--ink); }") < page.index("</style>")
     data = re.search(r'id="facts">(.*?)</script>\n<script>\n(.*?)</script>', page, re.DOTALL)
     assert json.loads(data[1]) == facts
-    assert data[2] == "const cost = `${1}$title`;"
+    assert data[2].startswith('"use strict";')
+    assert data[2].endswith("\nconst cost = `${1}$title`;")
 
 
 def test_a_page_without_data_has_no_script(tmp_path):

@@ -1,1 +1,1 @@
-"""The shell and the theme of every page that Stoker writes, in the container and on the host."""
+"""The shell, theme and shared script of every page that Stoker writes, in container and host."""

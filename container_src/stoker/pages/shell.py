@@ -19,7 +19,8 @@ def make_page(
 
     Args:
         template: the HTML of the body, with `$title` and a `$name` for each part. A style
-            (`.css`) and a script (`.js`) of the same name next to it become part of the page.
+            (`.css`) and a script (`.js`) of the same name next to it become part of the page;
+            theme.css and script.js here come first.
         title: of the page.
         facts: what the script reads, as JSON in the element `facts`.
         parts: HTML in place of the names in the template.
@@ -41,7 +42,8 @@ def _make_scripts(facts: Mapping[str, Any] | None, script: str) -> str:
         # `</script>` in a name of the user's would end the data; so no `<` in it.
         data = json.dumps(facts, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
         made = f'<script type="application/json" id="facts">{data}</script>\n'
-    return made + (f"<script>\n{script}</script>\n" if script else "")
+    shared = (_HERE / "script.js").read_text("utf-8")
+    return made + (f"<script>\n{shared}{script}</script>\n" if script else "")
 
 
 def _read_optional(file: Path) -> str:

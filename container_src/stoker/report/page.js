@@ -1,14 +1,11 @@
-"use strict";
 // Timelines that share one window of time: drag to zoom, double-click for everything.
-const facts = JSON.parse(document.getElementById("facts").textContent);
 let WIDTH = 960;
 const LEFT = 64, RIGHT = 8, HEIGHT = 120, TOP = 6, BOTTOM = 20;
-const NS = "http://www.w3.org/2000/svg";
 let view = [facts.start, facts.end];
 const charts = [];
 
 function node(name, attributes, parent) {
-  const made = document.createElementNS(NS, name);
+  const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   if (parent) parent.appendChild(made);
   return made;

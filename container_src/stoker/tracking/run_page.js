@@ -1,25 +1,12 @@
-"use strict";
-const facts = JSON.parse(document.getElementById("facts").textContent);
-const SVG = "http://www.w3.org/2000/svg";
 const runs = facts.runs.map((run, i) => ({ ...run, i, curves: facts.curves[i] || {} }));
-const $ = (id) => document.getElementById(id);
-const isNumber = (value) => typeof value === "number";
 const isMissing = (value) => value === null || value === undefined || value === "";
 
-function add(parent, name, attributes = {}, text) {
-  const node = document.createElementNS(SVG, name);
-  for (const key in attributes) node.setAttribute(key, attributes[key]);
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
 function show(value) {
   if (!isNumber(value)) return isMissing(value) ? "" : String(value);
   const size = Math.abs(value);
   if (value !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2).replace("e+", "e");
   return String(+value.toPrecision(5));
 }
-const clip = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 const clipLeft = (text, most) => (text.length > most ? "…" + text.slice(1 - most) : text);
 const elapsed = (s) => (isMissing(s) ? "" : s < 90 ? `${s.toFixed(1)} s` : s < 5400 ? `${(s / 60).toFixed(1)} min` : `${(s / 3600).toFixed(1)} h`);
 const moment = (s) => { const d = new Date(s * 1000 - new Date().getTimezoneOffset() * 60000); return d.toISOString().slice(0, 16).replace("T", " "); };
@@ -137,12 +124,6 @@ function addDetails(cell, run) {
 }
 
 // ---- charts
-function makeTicks(low, high) {
-  const raw = (high - low) / 6 || 1, power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 2.5, 5, 10].map((d) => d * power).find((s) => s >= raw * 0.999), ticks = [];
-  for (let t = Math.ceil(low / step - 1e-9); t * step <= high + step * 1e-9; t++) ticks.push(+(t * step).toPrecision(12));
-  return ticks;
-}
 function makeLogTicks(low, high) {
   const ticks = [];
   for (let p = Math.floor(low); p <= Math.ceil(high); p++) for (const d of high - low > 3 ? [1] : [1, 2, 5]) ticks.push(Math.log10(d) + p);
@@ -156,7 +137,7 @@ function makeScale(values) {
   const known = values.filter((v) => !isMissing(v));
   if (known.every(isNumber)) {
     const [low, high] = pad([Math.min(...known), Math.max(...known)]);
-    return { place: (v) => (v - low) / (high - low), ticks: makeTicks(low, high).map((t) => [t, show(t)]) };
+    return { place: (v) => (v - low) / (high - low), ticks: makeTicks(low, high, 6).map((t) => [t, show(t)]) };
   }
   const words = [...new Set(known.map(String))].sort();
   return { place: (v) => (words.indexOf(String(v)) + 0.5) / words.length, ticks: words.length > 20 ? [] : words.map((w) => [w, clip(w, 14)]) };
@@ -181,11 +162,11 @@ function drawCurves() {
   const first = Math.min(...xs), last = Math.max(...xs, first + 1), left = 62, right = 990, bottom = 320;
   const svg = add(node, "svg", { viewBox: "0 0 1000 355", role: "img", "aria-label": `curves of ${metric}` });
   const x = (s) => left + (right - left) * (s - first) / (last - first), y = (v) => 12 + (bottom - 12) * (1 - (v - low) / (high - low));
-  for (const t of isLog ? makeLogTicks(low, high) : makeTicks(low, high)) {
+  for (const t of isLog ? makeLogTicks(low, high) : makeTicks(low, high, 6)) {
     add(svg, "line", { x1: left, x2: right, y1: y(t), y2: y(t), class: "grid" });
     add(svg, "text", { x: left - 6, y: y(t) + 4, class: "end" }, show(isLog ? 10 ** t : t));
   }
-  for (const t of makeTicks(first, last)) add(svg, "text", { x: x(t), y: bottom + 18, class: "middle" }, show(t));
+  for (const t of makeTicks(first, last, 6)) add(svg, "text", { x: x(t), y: bottom + 18, class: "middle" }, show(t));
   add(svg, "text", { x: right, y: bottom + 33, class: "end" }, "step");
   for (const { run, band, line } of series) {
     const color = colorOf(run.i), d = (points, at) => points.map((p, k) => `${k ? "L" : "M"}${x(p[0]).toFixed(1)} ${y(p[at]).toFixed(1)}`).join("");

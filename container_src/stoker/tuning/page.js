@@ -1,6 +1,3 @@
-"use strict";
-const facts = JSON.parse(document.getElementById("facts").textContent);
-const SVG = "http://www.w3.org/2000/svg";
 const { trials } = facts;
 const hasValue = (t) => t.objective !== null;
 // A search may have several training job definitions, each with a space and an objective of its own.
@@ -13,16 +10,7 @@ const areSeveral = definitions.length > 1;
 const areComparable = definitions.every((d) => d.metric === definitions[0].metric && d.sign === definitions[0].sign);
 const defined = (t) => definitions[t.definition];
 const isBest = (t) => defined(t).best === t.number;
-const $ = (id) => document.getElementById(id);
-const isNumber = (value) => typeof value === "number";
 
-function add(parent, name, attributes = {}, text) {
-  const node = document.createElementNS(SVG, name);
-  for (const key in attributes) node.setAttribute(key, attributes[key]);
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
 
 function show(value) {
   if (!isNumber(value)) return value === null || value === undefined ? "–" : String(value);
@@ -30,7 +18,6 @@ function show(value) {
   if (value !== 0 && (size < 1e-3 || size >= 1e5)) return value.toExponential(2).replace("e+", "e");
   return String(+value.toPrecision(4));
 }
-const clip = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 const shown = (text) => (text !== undefined && text !== "" && isFinite(text) ? show(+text) : text);
 
 // Better trials are drawn nearer to the accent, by rank: one bad value must not fade all others.
@@ -45,14 +32,6 @@ const color = (t) => {
 };
 const title = (node, t) => add(node, "title", {}, [`trial ${t.number}, ${t.state}: ${defined(t).metric} ${show(t.objective)}`,
   ...defined(t).parameters.map((p) => `${p.name} = ${shown(t.values[p.name])}`)].join("\n"));
-
-function makeTicks(low, high) {
-  const raw = (high - low) / 4, power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 2.5, 5, 10].map((d) => d * power).find((s) => s >= raw * 0.999);
-  const ticks = [];
-  for (let t = Math.ceil(low / step - 1e-9); t * step <= high + step * 1e-9; t++) ticks.push(+(t * step).toPrecision(12));
-  return ticks;
-}
 
 // A few diverged trials must not flatten the others: the axis ends where the bulk does.
 function makeRange(values, sign) {
@@ -69,7 +48,7 @@ function makeRange(values, sign) {
 function makeChart(parent, width, height, [low, high], left = 56) {
   const svg = add(parent, "svg", { viewBox: `0 0 ${width} ${height}` });
   const y = (v) => 10 + (height - 38) * (1 - (Math.min(Math.max(v, low), high) - low) / (high - low));
-  for (const tick of makeTicks(low, high)) {
+  for (const tick of makeTicks(low, high, 4)) {
     add(svg, "line", { x1: left, x2: width - 8, y1: y(tick), y2: y(tick), class: "grid" });
     add(svg, "text", { x: left - 6, y: y(tick) + 4, class: "end" }, show(tick));
   }
@@ -99,7 +78,7 @@ function drawHistory(parent, d, trials) {
   if (path) add(svg, "path", { d: `${path}H${x(last)}`, class: "line", stroke: "var(--best)", "stroke-width": 2 });
   for (const t of valued) mark(svg, t, { cx: x(t.number), cy: y(t.objective) });
   for (const t of trials) if (t.objective === null) add(svg, "text", { x: x(t.number), y: bottom - 2, class: "middle" }, t.state === "Failed" ? "×" : "·");
-  for (const n of makeTicks(1, last).filter((n) => Number.isInteger(n) && n > 0)) add(svg, "text", { x: x(n), y: bottom + 14, class: "middle" }, n);
+  for (const n of makeTicks(1, last, 4).filter((n) => Number.isInteger(n) && n > 0)) add(svg, "text", { x: x(n), y: bottom + 14, class: "middle" }, n);
   add(svg, "text", { x: right, y: bottom + 28, class: "end" }, "trial");
 }
 
@@ -133,7 +112,7 @@ function drawCurves(parent, d) {
     if (t.state === "Paused" || t.state === "Stopped") line.setAttribute("stroke-dasharray", t.state === "Paused" ? "5 3" : "2 2");
     title(line, t);
   }
-  for (const e of makeTicks(1, Math.max(last, 2)).filter(Number.isInteger)) add(svg, "text", { x: x(e), y: bottom + 14, class: "middle" }, e);
+  for (const e of makeTicks(1, Math.max(last, 2), 4).filter(Number.isInteger)) add(svg, "text", { x: x(e), y: bottom + 14, class: "middle" }, e);
   add(svg, "text", { x: right, y: bottom + 28, class: "end" }, "epoch");
 }
 

@@ -1,17 +1,5 @@
-"use strict";
-const facts = JSON.parse(document.getElementById("facts").textContent);
-const SVG = "http://www.w3.org/2000/svg";
 const W = 340, H = 150, LEFT = 46, RIGHT = 8, TOP = 8, BOTTOM = 20;
 const MODES = { T: "train", E: "eval", P: "predict", G: "no mode" };
-const $ = (id) => document.getElementById(id);
-
-function element(parent, name, attributes = {}, text) {
-  const node = document.createElementNS(SVG, name);
-  for (const key in attributes) node.setAttribute(key, attributes[key]);
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
 
 function show(value) {
   if (value === null || value === undefined) return "·";
@@ -21,7 +9,6 @@ function show(value) {
   return String(+value.toPrecision(4));
 }
 
-const isNumber = (value) => typeof value === "number";
 const percent = (share) => (share < 0.001 ? "<0.1" : (100 * share).toFixed(1)) + " %";
 
 // What a chart draws: the mean, or the first of the reductions that were saved in its place.
@@ -30,7 +17,7 @@ function mainOf(one) {
   return { name: name || "mean", values: one.reductions[name] || one.mean };
 }
 
-function makeTicks(low, high) {
+function makeFewTicks(low, high) {
   const power = 10 ** Math.floor(Math.log10((high - low) / 2));
   // The widest round step that still gives three lines, else the first that gives two.
   const choices = [5, 2.5, 2, 1, 0.5, 0.25, 0.2].map((digit) => digit * power).map((step) => {
@@ -58,8 +45,8 @@ function makeScale(one, main, isLog) {
     return H - BOTTOM - place * (H - TOP - BOTTOM);
   };
   const ticks = useLog
-    ? makeTicks(low, high).filter((t) => high - low < 2 || Number.isInteger(t)).map((t) => 10 ** t)
-    : makeTicks(low, high);
+    ? makeFewTicks(low, high).filter((t) => high - low < 2 || Number.isInteger(t)).map((t) => 10 ** t)
+    : makeFewTicks(low, high);
   return { x, y, ticks };
 }
 
@@ -70,12 +57,12 @@ function drawMode(svg, one, main, scale, mode) {
   const point = (i, value) => `${scale.x(one.steps[i]).toFixed(1)},${scale.y(value).toFixed(1)}`;
   if (banded.length > 1) {
     const edge = [...banded.map((i) => point(i, one.max[i])), ...banded.reverse().map((i) => point(i, one.min[i]))];
-    element(svg, "polygon", { class: `band ${mode}`, points: edge.join(" ") });
+    add(svg, "polygon", { class: `band ${mode}`, points: edge.join(" ") });
   }
-  element(svg, "polyline", { class: `curve ${mode}`, points: drawn.map((i) => point(i, main.values[i])).join(" ") });
+  add(svg, "polyline", { class: `curve ${mode}`, points: drawn.map((i) => point(i, main.values[i])).join(" ") });
   if (drawn.length < 25) for (const i of drawn) {
     const [cx, cy] = point(i, main.values[i]).split(",");
-    element(svg, "circle", { class: `dot ${mode}`, cx, cy, r: drawn.length < 2 ? 3 : 1.8 });
+    add(svg, "circle", { class: `dot ${mode}`, cx, cy, r: drawn.length < 2 ? 3 : 1.8 });
   }
 }
 
@@ -83,13 +70,13 @@ function drawBad(svg, one, main, scale) {
   one.steps.forEach((step, i) => {
     if (!(one.bad[i] > 0 || typeof main.values[i] === "string")) return;
     const x = scale.x(step), y = TOP + 5;
-    element(svg, "path", { class: "mark", d: `M${x - 3} ${y - 3}l6 6m0 -6l-6 6` });
+    add(svg, "path", { class: "mark", d: `M${x - 3} ${y - 3}l6 6m0 -6l-6 6` });
   });
 }
 
 function follow(svg, one, main, scale, line) {
   const still = line.textContent;
-  const cursor = element(svg, "line", { class: "cursor", y1: TOP, y2: H - BOTTOM, visibility: "hidden" });
+  const cursor = add(svg, "line", { class: "cursor", y1: TOP, y2: H - BOTTOM, visibility: "hidden" });
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect(), x = ((event.clientX - box.left) / box.width) * W;
     let near = 0;
@@ -109,15 +96,15 @@ function follow(svg, one, main, scale, line) {
 function draw(card, one) {
   card.querySelector("svg")?.remove();
   const main = mainOf(one), scale = makeScale(one, main, $("log").checked);
-  const svg = element(card, "svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": one.name });
+  const svg = add(card, "svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": one.name });
   for (const tick of scale.ticks) {
     const y = scale.y(tick);
-    element(svg, "line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y, y2: y });
-    element(svg, "text", { x: LEFT - 5, y: y + 3.5, "text-anchor": "end" }, show(tick));
+    add(svg, "line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y, y2: y });
+    add(svg, "text", { x: LEFT - 5, y: y + 3.5, "text-anchor": "end" }, show(tick));
   }
   const first = one.steps[0], last = one.steps[one.steps.length - 1];
-  element(svg, "text", { x: LEFT, y: H - 5 }, `step ${first}`);
-  if (last > first) element(svg, "text", { x: W - RIGHT, y: H - 5, "text-anchor": "end" }, last);
+  add(svg, "text", { x: LEFT, y: H - 5 }, `step ${first}`);
+  if (last > first) add(svg, "text", { x: W - RIGHT, y: H - 5, "text-anchor": "end" }, last);
   for (const mode of new Set(one.modes)) drawMode(svg, one, main, scale, mode);
   drawBad(svg, one, main, scale);
   follow(svg, one, main, scale, card.querySelector("p"));

@@ -1,6 +1,3 @@
-"use strict";
-const $ = (id) => document.getElementById(id);
-const facts = JSON.parse($("facts").textContent);
 const stage = $("stage"), pen = stage.getContext("2d");
 const WITHIN = 0.2, BETWEEN = 1, AFTER_INPUT = 2;  // distances of planes along the network
 const FRAME_MS = 700, DRAG_PIXELS = 4;
@@ -169,8 +166,8 @@ function drawNames() {
     pen.fillStyle = actor === actors[state.chosen] ? "#9fd0ff" : "#b6bbc6";
     pen.lineWidth = 3;
     pen.strokeStyle = "#111318c0";
-    pen.strokeText(shorten(actor.name, 26), 0, 4);
-    pen.fillText(shorten(actor.name, 26), 0, 4);
+    pen.strokeText(clip(actor.name, 26), 0, 4);
+    pen.fillText(clip(actor.name, 26), 0, 4);
     pen.restore();
     if (actor.texts[state.frame]) drawText(actor.texts[state.frame], x, at);
   }
@@ -184,8 +181,6 @@ function drawText(text, x, at) {
   const all = actors.flatMap(cornersOf).filter((c) => Math.abs(c[0] * at.scale + at.x - x) < half + 6);
   pen.fillText(text, x - half, Math.min(...all.map((c) => c[1])) * at.scale + at.y - 14);
 }
-
-const shorten = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 
 // All planes of the chosen tensor side by side.
 function drawSheet() {
