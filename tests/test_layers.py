@@ -48,9 +48,9 @@ MAY_IMPORT = {
 # The same inside `platform`; `platform` itself is its server and its entry point.
 PLATFORM_MAY_IMPORT = {
     "model": set(),
-    "engines": {"model"},
     "s3": {"model"},
     "data": {"model", "s3"},
+    "engines": {"model"},
     "jobs": {"model", "s3", "data", "engines"},
     "tuning": {"model", "s3", "data", "engines", "jobs"},
     "tracking": {"model", "s3", "data", "engines", "jobs", "tuning"},
@@ -292,3 +292,8 @@ def test_the_layers_are_drawn_as_they_are(document):
     for below, above in itertools.combinations(reversed(order), 2):
         assert above not in MAY_IMPORT[below], f"{document} draws {above} above {below}"
     assert set(re.findall(r"[a-z0-9]+", inside)) == PLATFORM_MAY_IMPORT.keys() - {"platform"}
+
+
+def test_the_platform_names_its_parts_from_the_lowest_to_the_highest():
+    text = ast.get_docstring(tree_of(SOURCE / "platform/__init__.py"))
+    assert re.findall(r"^([a-z0-9]+) {2,}", text, re.M) == list(PLATFORM_MAY_IMPORT)[:-1]
