@@ -300,12 +300,15 @@ def test_a_job_becomes_a_run_with_its_metrics_artifacts_and_lineage(module_serve
         ("quiet", {"ExperimentName": "JOBS-exp", "TrialName": "jobs-trial"}, None),
         ("astray", {"ExperimentName": "other-exp", "TrialName": "jobs-trial"}, "is in 'jobs-exp'"),
         ("late", {"RunName": "tracked-job-aws-training-job"}, "which is another job's"),
+        ("capitals", {"ExperimentName": "JOBS-exp"}, None),
     ):
         server.submit(name, ExperimentConfig=config)
         server.wait(name)
         said = [line for line in server.log(name) if "ExperimentConfig" in line]
         assert len(said) == (words is not None), said
         assert not words or words in said[0]
+    listed = api.list_trial_components(ExperimentName="jobs-exp")["TrialComponentSummaries"]
+    assert "capitals-aws-training-job" in {each["TrialComponentName"] for each in listed}
 
 
 def test_a_killed_server_loses_and_doubles_no_point(make_server):

@@ -207,11 +207,12 @@ class JobRecorder:
             yield self._make_trial(own, own)
 
     def _make_trial(self, experiment: str, name: str) -> str:
-        find_or_add(
+        found = find_or_add(
             self._runs, Experiment, experiment, lambda: add_experiment(self._runs, experiment)
         )
         now = time.time()
-        made = Trial(name=name, experiment=experiment, created=now, modified=now)
+        # By the name of the record: the request may write it in other letters.
+        made = Trial(name=name, experiment=found.name, created=now, modified=now)
         return find_or_add(self._runs, Trial, name, lambda: made).name
 
     def _record_points(self) -> bool:

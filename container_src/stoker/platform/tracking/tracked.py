@@ -137,6 +137,16 @@ def show_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
+def list_tags(store: RunStore, arn: str) -> list[dict[str, str]]:
+    """The tags of the record behind an ARN.
+
+    Raises:
+        ApiFault: there is no such record.
+    """
+    with refusing("Resource", arn):
+        return show_tags(store.read(*_parse_tagged(arn)).tags)
+
+
 def change_tags(
     store: RunStore, arn: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
 ) -> list[dict[str, str]]:
@@ -145,7 +155,7 @@ def change_tags(
     Raises:
         ApiFault: there is no such record, or it would have too many tags.
     """
-    kind, name = parse_arn(arn) or (Experiment, arn)
+    kind, name = _parse_tagged(arn)
 
     def replace_tags(record: Record) -> Record:
         tags = dict(change(record.tags))
@@ -155,3 +165,8 @@ def change_tags(
 
     with refusing("Resource", arn):
         return show_tags(store.change(kind, name, replace_tags).tags)
+
+
+def _parse_tagged(arn: str) -> tuple[type[Record], str]:
+    # Of any other ARN no record is found, and the caller's text is named.
+    return parse_arn(arn) or (Experiment, arn)

@@ -18,6 +18,7 @@ from stoker.platform.tracking.tracked import (
     add_experiment,
     change_tags,
     find_or_add,
+    list_tags,
     parse_arn,
     read_tags,
 )
@@ -93,7 +94,7 @@ class Tracking:
             return {"Tags": change_tags(self._runs, arn, lambda tags: {**tags, **new})}
 
         def list_(params: dict[str, Any]) -> Mapping[str, Any]:
-            return {"Tags": change_tags(self._runs, params["ResourceArn"], dict)}
+            return {"Tags": list_tags(self._runs, params["ResourceArn"])}
 
         def delete(params: dict[str, Any]) -> Mapping[str, Any]:
             gone = set(params["TagKeys"])
