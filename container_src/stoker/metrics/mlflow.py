@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 
 from stoker.bus.run_file import RECORDED_VARIABLE
@@ -14,6 +13,7 @@ from stoker.storage.mlflow import (
     URI_VARIABLE,
     TrackingRefused,
     TrackingServer,
+    make_metric,
 )
 
 TYPE_CHECKING = False
@@ -111,16 +111,10 @@ class MlflowMetrics:
 def make_entries(
     wall_time: float, step: int, metrics: Mapping[str, float]
 ) -> list[dict[str, object]]:
-    """One log call as the REST API has it; JSON of protobuf spells what is not finite."""
+    """One log call as the REST API has it."""
     time_ms = round(wall_time * 1000)
     return [
-        {"key": name, "value": _spell(value), "timestamp": time_ms, "step": step}
+        make_metric(name, value, time_ms=time_ms, step=step)
         for name, value in metrics.items()
         if name
     ]
-
-
-def _spell(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")

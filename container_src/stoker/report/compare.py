@@ -11,7 +11,7 @@ from stoker.bus.step_records import SPLIT
 from stoker.report.figures.bill import HEADINGS, Bill, make_bill
 from stoker.report.figures.run import Run
 from stoker.report.insights.insight import show_seconds
-from stoker.report.verdict import show_usd
+from stoker.report.verdict import show_cost
 
 _NOISE = 0.05
 """Less than that is said to be equal."""
@@ -28,7 +28,7 @@ def render_comparison(run: Run, bill: Bill, other: Run) -> str:
     rows.append(_row("<b>all</b>", before.total_seconds, bill.total_seconds, show_seconds))
     costs = before.usd(before.total_seconds), bill.usd(bill.total_seconds)
     if None not in costs:
-        rows.append(_row("cost", costs[0] or 0.0, costs[1] or 0.0, lambda usd: show_usd(usd)))
+        rows.append(_row("cost", costs[0] or 0.0, costs[1] or 0.0, show_cost))
     old_steps, new_steps = _parts(other), _parts(run)
     steps = [
         _row(

@@ -25,7 +25,7 @@ from stoker.report.sections import (
     render_steps,
     render_timelines,
 )
-from stoker.report.verdict import make_verdict, show_usd
+from stoker.report.verdict import make_verdict, show_cost
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 _LEAST_SHARE = 0.0005
@@ -99,7 +99,7 @@ def _render_figures(bill: Bill, seconds: float) -> str:
     share = seconds / bill.total_seconds if bill.total_seconds else 0.0
     cells = [show_seconds(seconds), show_share(share)]
     if bill.usd_per_hour is not None:
-        cells.append(show_usd(bill.usd(seconds)))
+        cells.append(show_cost(bill.usd(seconds)))
     return "".join(f'<td class="n">{cell}</td>' for cell in cells)
 
 
@@ -126,7 +126,7 @@ def _render_advice(insights: Sequence[Insight], bill: Bill) -> str:
 def _render_insight(number: int, one: Insight, bill: Bill) -> str:
     saving = ""
     if one.saving_seconds:
-        dollars = show_usd(bill.usd(one.saving_seconds))
+        dollars = show_cost(bill.usd(one.saving_seconds))
         saving = f"<p><b>Expected saving:</b> up to {show_seconds(one.saving_seconds)}"
         saving += f", {dollars}" if dollars else ""
         saving += "</p>"

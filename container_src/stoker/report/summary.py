@@ -10,7 +10,7 @@ from stoker.report.figures.bill import HEADINGS, make_bill
 from stoker.report.figures.run import Run
 from stoker.report.insights import find_insights
 from stoker.report.insights.insight import show_seconds, show_share
-from stoker.report.verdict import make_verdict, show_usd
+from stoker.report.verdict import make_verdict, show_cost
 
 
 def make_summary(run: Run, *, other: Run | None = None) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def render_summary(summary: Mapping[str, Any]) -> str:
     for heading, words in HEADINGS.items():
         seconds = summary["seconds"][heading]
         if seconds:
-            usd = show_usd(None if rate is None else rate * seconds)
+            usd = show_cost(None if rate is None else rate * seconds)
             share = show_share(seconds / total)
             lines.append(f"  {words:<40} {show_seconds(seconds):>12} {share:>7} {usd:>8}")
     lines += ["", *(f"{n}. {one['title']}" for n, one in enumerate(summary["advice"], 1))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stoker.cost.bill import show_usd
 from stoker.report.figures.bill import HEADINGS, USEFUL, Bill
 from stoker.report.figures.run import Run
 from stoker.report.insights import Insight
@@ -15,20 +16,18 @@ def make_verdict(run: Run, bill: Bill, insights: Sequence[Insight]) -> list[str]
     return [_where(run, bill), *_most_important(bill, insights)]
 
 
-def show_usd(usd: float | None) -> str:
+def show_cost(usd: float | None) -> str:
     """`$1.20`, `$0.0042`, `<$0.0001`; empty without a price."""
     if usd is None:
         return ""
-    if 0 < usd < 0.0001:
-        return "<$0.0001"
-    return f"${usd:.2f}" if usd >= 0.1 or usd == 0 else f"${usd:.4f}"
+    return "<$0.0001" if 0 < usd < 0.0001 else show_usd(usd)
 
 
 def _where(run: Run, bill: Bill) -> str:
     if not bill.total_seconds:
         return "Nothing of this job was measured."
     useful = sum(bill.seconds[name] for name in USEFUL)
-    cost = show_usd(bill.usd(bill.total_seconds))
+    cost = show_cost(bill.usd(bill.total_seconds))
     steps = max((one.steps for one in run.profile.steps_of("TRAIN")), default=0)
     took = f"The job took {show_seconds(bill.total_seconds)}{f' and cost {cost}' if cost else ''}"
     if not steps:
@@ -50,7 +49,7 @@ def _most_important(bill: Bill, insights: Sequence[Insight]) -> list[str]:
         ]
     first, *others = insights
     saving = first.saving_seconds
-    dollars = show_usd(bill.usd(saving)) if saving else ""
+    dollars = show_cost(bill.usd(saving)) if saving else ""
     saved = f", which would save up to {show_seconds(saving)}" if saving else ""
     return [
         f"{first.title}.",

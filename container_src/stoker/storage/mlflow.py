@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import math
 import ssl
 import time
 from collections.abc import Mapping
@@ -202,6 +203,14 @@ def find_experiment(server: TrackingServer, name: str) -> str:
 def _read_experiment(server: TrackingServer, name: str) -> str:
     answer = server.call("experiments/get-by-name", {"experiment_name": name}, method="GET")
     return str(answer["experiment"]["experiment_id"])
+
+
+def make_metric(name: str, value: float, *, time_ms: int, step: int) -> dict[str, object]:
+    """A value of a metric, as requests and answers have it."""
+    spelled: float | str = value
+    if not math.isfinite(value):  # JSON has no such numbers: protobuf writes them as texts
+        spelled = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return {"key": name, "value": spelled, "timestamp": time_ms, "step": step}
 
 
 def _read_answer(status: int, answer: bytes) -> dict[str, Any]:

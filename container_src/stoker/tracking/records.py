@@ -11,6 +11,12 @@ Parameter = str | float
 LineageKind = Literal["artifact", "action", "context"]
 
 
+def show_parameter(value: Parameter) -> str:
+    """A parameter as a text, which it is for MLflow and on the command line."""
+    # JSON does not tell 3 from 3.0, so the store has a float where the script had an int.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
     """What every kind has."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from stoker.errors import HostError
 from stoker.tracking.memberships import Memberships
-from stoker.tracking.records import Parameter, Run
+from stoker.tracking.records import Parameter, Run, show_parameter
 from stoker.tracking.run_filter import Facts, parse_filter
 from stoker.tracking.series import Summary
 from stoker.tracking.store import RunStore
@@ -172,7 +172,7 @@ def _make_facts(row: RunRow) -> Facts:
     run = row.run
     return {
         "metrics": {name: summary.last.value for name, summary in row.metrics.items()},
-        "params": {name: _spell(value) for name, value in run.parameters.items()},
+        "params": {name: show_parameter(value) for name, value in run.parameters.items()},
         "tags": dict(run.tags),
         "attributes": {
             **dict.fromkeys(("name", "run_name"), row.name),
@@ -183,9 +183,3 @@ def _make_facts(row: RunRow) -> Facts:
             "duration": row.duration_seconds,
         },
     }
-
-
-def _spell(value: Parameter) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)

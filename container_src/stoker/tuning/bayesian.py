@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoker.tuning.acquisition import find_most_promising, make_lattice
-from stoker.tuning.gaussian_process import Posterior, condition, fit
+from stoker.tuning.gaussian_process import Posterior, choose_points, condition, fit
 from stoker.tuning.study import Goal, Study, Trial, TrialState
 
 Array = NDArray[np.float64]
@@ -59,7 +59,7 @@ def rank_points(study: Study, number: int, trials: Sequence[Trial]) -> Array:
         own = seen.parents == parent
         typical = float(np.median(seen.costs[own][:first]))
         values[own] = standardize(seen.costs[own], typical=typical)
-    kept = _choose_points(values)
+    kept = choose_points(values, _MOST_POINTS)
     posterior = fit(points[kept], values[kept], lattice.is_category)
     # Of seed and number alone: a search that was killed continues with the same trials (decision
     # 35).
@@ -132,16 +132,6 @@ def _cost(goal: Goal, trial: Trial) -> float | None:
     if trial.is_pending or trial.state is TrialState.FAILED or trial.value is None:
         return None
     return min(max(goal.cost(trial.value), -_LARGEST), _LARGEST)
-
-
-def _choose_points(values: Array) -> NDArray[np.intp]:
-    """The best half of the most points, and an even choice of the others."""
-    if len(values) <= _MOST_POINTS:
-        return np.arange(len(values))
-    order = np.argsort(values, kind="stable")
-    best, others = order[: _MOST_POINTS // 2], order[_MOST_POINTS // 2 :]
-    even = np.linspace(0, len(others) - 1, _MOST_POINTS // 2).astype(int)
-    return np.sort(np.concatenate([best, others[even]]))
 
 
 def _believe(posterior: Posterior, weights: Array, values: Array, waiting: Array) -> Posterior:

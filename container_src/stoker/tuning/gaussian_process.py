@@ -86,7 +86,7 @@ def fit(points: Array, values: Array, is_category: NDArray[np.bool_]) -> Posteri
         values: with mean about 0 and deviation about 1.
         is_category: which columns are categories.
     """
-    chosen = _choose_to_fit(values)
+    chosen = choose_points(values, _MOST_TO_FIT)
     parameters = _fit_parameters(points[chosen], values[chosen], is_category)
     weights = np.exp(parameters[:-2])
     amplitude, noise = math.exp(parameters[-2]), math.exp(parameters[-1])
@@ -119,13 +119,13 @@ def condition(
     )
 
 
-def _choose_to_fit(values: Array) -> NDArray[np.intp]:
-    """The best half of the most to fit, and an even choice of the others."""
-    if len(values) <= _MOST_TO_FIT:
+def choose_points(values: Array, most: int) -> NDArray[np.intp]:
+    """Which observations to keep of too many: the best half, and an even choice of the others."""
+    if len(values) <= most:
         return np.arange(len(values))
     order = np.argsort(values, kind="stable")
-    best, others = order[: _MOST_TO_FIT // 2], order[_MOST_TO_FIT // 2 :]
-    even = np.linspace(0, len(others) - 1, _MOST_TO_FIT // 2).astype(int)
+    best, others = order[: most // 2], order[most // 2 :]
+    even = np.linspace(0, len(others) - 1, most // 2).astype(int)
     return np.sort(np.concatenate([best, others[even]]))
 
 

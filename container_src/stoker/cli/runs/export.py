@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import importlib
 import io
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from stoker.storage.mlflow import (
     TrackingServer,
     end_run,
     find_experiment,
+    make_metric,
 )
+from stoker.tracking.records import show_parameter
 from stoker.tracking.run_rows import RunRow
-from stoker.tracking.series import Point
 from stoker.tracking.store import RunStore
 
 _STATUSES = {"Completed": "FINISHED", "Failed": "FAILED", "Stopped": "KILLED"}
@@ -148,28 +148,21 @@ def _send_run(server: TrackingServer, store: RunStore, row: RunRow) -> tuple[str
         },
     )
     run_id = str(answer["run"]["info"]["run_id"])
-    params = [{"key": key, "value": _spell_param(value)} for key, value in run.parameters.items()]
+    params = [
+        {"key": key, "value": show_parameter(value)[:_LONGEST_PARAM]}
+        for key, value in run.parameters.items()
+    ]
     for first in range(0, len(params), _MOST_PARAMS):
         body = {"run_id": run_id, "params": params[first : first + _MOST_PARAMS]}
         server.call("runs/log-batch", body)
     for name in row.metrics:
         points = store.read_points(run.name, name)
         for first in range(0, len(points), MOST_METRICS):
-            metrics = [_spell_point(name, p) for p in points[first : first + MOST_METRICS]]
+            metrics = [
+                make_metric(name, point.value, time_ms=point.time_ms, step=point.step)
+                for point in points[first : first + MOST_METRICS]
+            ]
             server.call("runs/log-batch", {"run_id": run_id, "metrics": metrics})
     if run.status in _STATUSES:
         end_run(server, run_id, _STATUSES[run.status], ended=run.ended or row.started)
     return run_id, True
-
-
-def _spell_param(value: str | float) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)[:_LONGEST_PARAM]
-
-
-def _spell_point(name: str, point: Point) -> dict[str, object]:
-    value: float | str = point.value
-    if not math.isfinite(point.value):
-        value = "NaN" if math.isnan(point.value) else f"{'-' * (point.value < 0)}Infinity"
-    return {"key": name, "value": value, "timestamp": point.time_ms, "step": point.step}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stoker.platform.model.faults import ApiFault
 from stoker.platform.tracking.tracked import Answer, Params, make_experiment
+from stoker.storage.mlflow import make_metric
 from stoker.tracking.memberships import DEFAULT_EXPERIMENT, Memberships
-from stoker.tracking.records import Experiment, Run, RunStatus
+from stoker.tracking.records import Experiment, Run, RunStatus, show_parameter
 from stoker.tracking.run_filter import Facts
 from stoker.tracking.series import MOST_STEP, Point, Summary
 
@@ -136,20 +136,9 @@ class RunView:
         return {**(source if run.source else {}), **run.tags, "mlflow.runName": title}
 
 
-def show_parameter(value: str | float) -> str:
-    """MLflow's parameters are texts."""
-    if isinstance(value, str):
-        return value
-    number = float(value)  # JSON knows no difference: a client's 3 is an int
-    return str(int(number)) if number.is_integer() else repr(number)
-
-
 def show_point(key: str, point: Point) -> Answer:
-    """A value of a metric; JSON of protobuf spells what is not finite."""
-    value: float | str = point.value
-    if not math.isfinite(point.value):
-        value = "NaN" if math.isnan(point.value) else str(point.value).replace("inf", "Infinity")
-    return {"key": key, "value": value, "timestamp": point.time_ms, "step": point.step}
+    """A value of a metric."""
+    return make_metric(key, point.value, time_ms=point.time_ms, step=point.step)
 
 
 def read_point(params: Params) -> Point:
