@@ -175,6 +175,15 @@ def test_a_failure_says_what_the_script_said_and_uploads_nothing(client):
     assert told["ExitMessage"] == "no rows left"
 
 
+def test_a_job_whose_input_is_of_no_use_has_an_end(client):
+    manifest = client.server.put("lists/one", json.dumps([{"prefix": f"{DATA}/"}, "../../x"]))
+    list_of_files = give("x", manifest, f"{IN}/x", S3DataType="ManifestFile")
+    job = client.run("astray", "pass", ProcessingInputs=[list_of_files])
+    assert "'../../x' is not a path below a folder" in job["FailureReason"]
+    assert job["CreationTime"] <= job["ProcessingEndTime"]
+    assert "ProcessingStartTime" not in job
+
+
 def test_the_commands_know_processing_jobs(client):
     def stoker(*arguments, code=0):
         command = [sys.executable, "-m", "stoker", *arguments]

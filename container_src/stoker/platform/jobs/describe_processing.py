@@ -60,8 +60,11 @@ def summarise(record: JobRecord) -> dict[str, Any]:
         "LastModifiedTime": record.modified,
         "ProcessingJobStatus": record.status,
     }
-    if record.training_ended is not None:
-        summary["ProcessingEndTime"] = record.training_ended
+    ended = record.training_ended
+    if ended is None and record.stage == "ended":  # before its script began: input is not there
+        ended = record.transitions[-1].end
+    if ended is not None:
+        summary["ProcessingEndTime"] = ended
     if record.stage == "ended" and record.exit_message:
         summary["ExitMessage"] = record.exit_message
     if record.status == "Failed" and record.verdict is not None:
