@@ -42,8 +42,9 @@ def shell_environ(server: LocalServer) -> dict[str, str]:
 @pytest.mark.docker
 @pytest.mark.timeout(600)
 def test_an_image_that_was_built_and_pushed_runs_as_a_job(tmp_path, name):
+    (tmp_path / "train.py").write_text("open('/opt/ml/model/note', 'w').write('own')")
     (tmp_path / "Dockerfile").write_text(
-        f'FROM {IMAGE}\nENTRYPOINT ["sh", "-c", "echo from an own image > /opt/ml/model/note"]\n'
+        f"FROM {IMAGE}\nCOPY train.py /opt/ml/code/train.py\nENV SAGEMAKER_PROGRAM=train.py\n"
     )
     server = LocalServer(tmp_path / "root", engine="docker").start()
     try:
@@ -75,6 +76,7 @@ def test_an_image_that_was_built_and_pushed_runs_as_a_job(tmp_path, name):
         job = server.wait("own")
         assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
         assert details[0]["imageDigest"].startswith("sha256:")
+        assert server.leftovers() == []
     finally:
         server.end()
 

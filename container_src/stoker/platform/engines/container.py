@@ -77,12 +77,21 @@ def make_create_arguments(
         *_labels(launch, root_id),
         *get_fixed_options(launch, gpus=gpus),
         *make_mount_options(Mount(source=launch.host_dir, target=OPT_ML)),
+        *get_code_options(launch),
         *(option for mount in launch.mounts for option in make_mount_options(mount)),
         *("--env-file", env_file),
         *(option for name in broken_variables(launch) for option in ("--env", name)),
         *(("--entrypoint", entrypoint[0]) if entrypoint else ()),
         *(launch.image, *entrypoint[1:], *launch.command),
     ]
+
+
+def get_code_options(launch: Launch) -> list[str]:
+    """The image's own /opt/ml/code, which the mount of /opt/ml would hide: the service shows it.
+
+    The engine fills a new volume with what the image has at its place.
+    """
+    return ["--mount", f"type=volume,target={OPT_ML}/code"] if launch.image_has_code else []
 
 
 def get_fixed_options(launch: Launch, *, gpus: bool) -> list[str]:

@@ -287,7 +287,8 @@ class DockerEngine:
         """With the image that runs, and what this machine trusts."""
         environment = {**self._images.environment(launch.image), **launch.environment}
         image = self._images.find(launch.image)
-        found = replace(launch, image=image, environment=environment)
+        has_code = self._images.has_code(image)
+        found = replace(launch, image=image, environment=environment, image_has_code=has_code)
         return with_certificates(found, self._certificates)
 
     def _take_over(self, launch: Launch, standby: Standby) -> bool:

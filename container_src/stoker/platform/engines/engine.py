@@ -87,6 +87,8 @@ class Launch:
     shm_bytes: int = DEFAULT_SHM_BYTES
     standby: Standby | None = None
     """Takes this run if it still waits; `host_dir` was its folder."""
+    image_has_code: bool = False
+    """In /opt/ml/code; known to the engine that has images."""
 
     @property
     def command(self) -> tuple[str, ...]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import tarfile
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
+from stoker.contract.paths import OPT_ML
 from stoker.machine.docker import make_image_fix
 from stoker.machine.docker_client import DockerCli
 from stoker.machine.failures import ImageMissing
@@ -24,6 +28,7 @@ class DockerImages:
     def __init__(self, cli: DockerCli, has_gpus: Callable[[], bool]) -> None:
         self._cli = cli
         self._has_gpus = has_gpus
+        self._have_code: dict[str, bool] = {}  # by the image's id
 
     def find(self, image: str) -> str:
         """The image that runs for a name: of that name or, for one of AWS's, ours in its place.
@@ -78,6 +83,33 @@ class DockerImages:
         except ImageMissing:
             return ""
         return str(found["Id"]) if found else ""
+
+    def has_code(self, image: str) -> bool:
+        """Whether the image brings code in /opt/ml/code, as AWS's toolkit expects it there."""
+        identity = str((self.inspect(image) or {}).get("Id", ""))
+        if identity and identity not in self._have_code:
+            self._have_code[identity] = self._look_for_code(identity)
+        return self._have_code.get(identity, False)
+
+    def _look_for_code(self, identity: str) -> bool:
+        """By a container that is never started: an image itself cannot be read."""
+        made = self._cli.ask("create", "--pull", "never", "--entrypoint", "none", identity)
+        if made.code != 0:
+            return False  # the run will say why
+        container = f"/containers/{made.stdout.strip()}"
+        try:
+            with self._cli.dialled() as connection:
+                connection.request("GET", f"{container}/archive?path={OPT_ML}/code")
+                answer = connection.getresponse()
+                if answer.status != http.HTTPStatus.OK:
+                    return False
+                with tarfile.open(fileobj=answer, mode="r|") as tree:
+                    # The folder itself comes first.
+                    return len(list(islice(tree, 2))) > 1
+        except (http.client.HTTPException, OSError, tarfile.TarError):
+            return False
+        finally:
+            self._cli.call("DELETE", f"{container}?force=1&v=1")
 
     def list_tagged(self, repository: str) -> list[LocalImage]:
         """Those of a repository, the newest first."""

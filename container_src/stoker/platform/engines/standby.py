@@ -15,7 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from stoker.contract.paths import OPT_ML
-from stoker.platform.engines.container import ROOT_LABEL, get_fixed_options, make_mount_options
+from stoker.platform.engines.container import (
+    ROOT_LABEL,
+    get_code_options,
+    get_fixed_options,
+    make_mount_options,
+)
 from stoker.platform.engines.engine import Launch
 from stoker.platform.model.mount import Mount
 
@@ -53,6 +58,7 @@ def make_standby_arguments(
         *("--name", container, "--label", f"{ROOT_LABEL}={root_id}"),
         *("--label", f"{STANDBY_LABEL}={standby.name}"),
         *get_fixed_options(launch, gpus=gpus),
+        *get_code_options(launch),
         *(option for mount in mounts for option in make_mount_options(mount)),
         *("--entrypoint", "/bin/sh", launch.image, "-c", _HOLDER),
     ]
