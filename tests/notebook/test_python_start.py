@@ -12,6 +12,8 @@ from stoker.notebook.python_start import sitecustomize
 SDK = """
 import time
 NOTEBOOK_METADATA_FILE = "/opt/ml/metadata/resource-metadata.json"
+def sts_regional_endpoint(region):
+    return f"https://sts.{region}.example"
 """
 
 
@@ -44,6 +46,23 @@ def test_without_the_variable_nothing_changes(folder):
     program = "import sagemaker.session as s; print(s.NOTEBOOK_METADATA_FILE)"
     ours = sitecustomize.__file__.rsplit("/", 1)[0]
     assert python(program, ours, folder) == "/opt/ml/metadata/resource-metadata.json"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "asked"),
+    [
+        ("http://127.0.0.1:1", "http://127.0.0.1:1"),
+        ("https://aws.example", "https://sts.eu-west-1.example"),
+        ("", "https://sts.eu-west-1.example"),
+    ],
+)
+def test_the_caller_is_asked_for_at_this_machine_only_while_the_endpoint_is(
+    folder, endpoint, asked
+):
+    program = "import sagemaker.session as s; print(s.sts_regional_endpoint('eu-west-1'))"
+    ours = sitecustomize.__file__.rsplit("/", 1)[0]
+    environ = {"STOKER_NOTEBOOK_METADATA": "/root/file.json", "AWS_ENDPOINT_URL": endpoint}
+    assert python(program, ours, folder, **environ) == asked
 
 
 WAIT = """

@@ -24,6 +24,7 @@ print(
             "bucket": session.default_bucket(),
             "engine": local.engine,
             "role": get_execution_role(),
+            "account": session.account_id(),
         }
     )
 )

@@ -27,3 +27,4 @@ def test_a_session_needs_no_variable_and_no_account(platform, sdk, tmp_path):
     assert result["keys"] == ["notebook/notebook.py"]
     assert result["engine"] == "docker"
     assert result["role"] == "arn:aws:iam::000000000000:role/stoker-local"
+    assert result["account"] == "000000000000"

@@ -6,6 +6,9 @@ role is asked for by the session's own client. So the SDKs are shown such a file
 the platform gets the platform's role; AWS does not know the instance, and the SDK continues as if
 there were no file. Nothing outside of this process is changed.
 
+`account_id()` and other questions about the caller go to an address of AWS, too, whatever the
+endpoint is: as long as that is this machine's, they go there.
+
 Both SDKs sleep 5 to 10 s between two looks at a job, and SDK v2 looks at its status every 30 s.
 So their modules get a `time` of their own, whose `sleep` is short as long as the endpoint of AWS
 is this machine's; otherwise it is the ordinary one.
@@ -23,13 +26,14 @@ from importlib.machinery import PathFinder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
 _VARIABLE = "STOKER_NOTEBOOK_METADATA"
 _MODULES = ("sagemaker.session", "sagemaker.core.helper.session_helper")  # SDK v2, SDK v3
 _CONSTANT = "NOTEBOOK_METADATA_FILE"
+_STS_ADDRESS = "sts_regional_endpoint"
 # Those that wait for jobs; True: only to compare the time since the last look with 30 s do they
 # subtract one time from another.
 _WAITING = {
@@ -58,8 +62,16 @@ def adapt_sdks(file: str) -> None:
 def _adapt(module: ModuleType, name: str, file: str) -> None:
     if name in _MODULES:
         setattr(module, _CONSTANT, file)
+        regional = getattr(module, _STS_ADDRESS, None)
+        if regional is not None:
+            setattr(module, _STS_ADDRESS, _make_sts_address(regional))
     if name in _WAITING and getattr(module, "time", None) is time:
         setattr(module, "time", _Clock(looks_by_subtraction=_WAITING[name]))  # noqa: B010 - a module has no such type
+
+
+def _make_sts_address(regional: Callable[[str], str]) -> Callable[[str], str]:
+    """The SDK's function that names the region's STS, unless the endpoint is this machine's."""
+    return lambda region: _find_local_endpoint("STS") or regional(region)
 
 
 class _Clock:
@@ -98,10 +110,14 @@ class _Moment(float):
 
 
 def _is_local() -> bool:
-    """Whether the SDKs ask this machine: AWS itself has no address without encryption."""
-    names = ("AWS_ENDPOINT_URL_SAGEMAKER", "AWS_ENDPOINT_URL")
+    return bool(_find_local_endpoint("SAGEMAKER"))
+
+
+def _find_local_endpoint(service: str) -> str:
+    """The endpoint if it is this machine's: AWS itself has no address without encryption."""
+    names = ("AWS_ENDPOINT_URL_" + service, "AWS_ENDPOINT_URL")
     found = next(filter(None, map(os.environ.get, names)), "")  # noqa: TID251 - as below
-    return found.startswith("http://")
+    return found if found.startswith("http://") else ""
 
 
 class _SdkFinder:
