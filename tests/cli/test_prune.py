@@ -72,5 +72,8 @@ def test_pruning_removes_a_job_with_its_log_and_results_and_keeps_what_others_ne
 def test_the_user_s_data_is_never_touched(project):
     before = {file: file.read_bytes() for file in (project.folder / "data").iterdir()}
     train(project, "only")
-    assert project.on_platform("local", "prune", "--older", "0s").returncode == 0
+    dry = project.on_platform("local", "prune", "--older", "0s", "--dry-run")
+    assert "local: 1 job would be removed" in dry.stdout
+    done = project.on_platform("local", "prune", "--keep", "0")
+    assert "local: 1 job removed" in done.stdout, done.stderr
     assert {file: file.read_bytes() for file in (project.folder / "data").iterdir()} == before

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     env.add_argument("--shell", choices=("sh", "fish", "json"), default="sh")
     env.set_defaults(run="run_env")
     prune = verbs.add_parser("prune", help="remove ended jobs with their logs and results")
-    prune.add_argument("--keep", type=int, default=0, metavar="N", help="the newest N jobs stay")
+    prune.add_argument("--keep", type=int, metavar="N", help="the newest N jobs stay")
     prune.add_argument(
         "--older", metavar="TIME", help="only jobs that ended before: 12h, 7d (default 7d)"
     )

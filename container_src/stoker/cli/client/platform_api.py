@@ -232,7 +232,8 @@ class Api:
         return HostError(
             f"{file} cannot be sent: the disk of {self._s3_folder} is full: it has "
             f"{free_bytes:,} bytes free, the file has {size_bytes:,}",
-            fix="free space on that disk, or use a folder on another one: --root DIR",
+            fix="free space on that disk (`stoker local prune --keep 3` removes older jobs), or "
+            "use a folder on another one: --root DIR",
         )
 
     def read_curve(self, job: str, metric: str) -> list[float]:

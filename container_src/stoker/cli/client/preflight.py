@@ -64,7 +64,8 @@ def require_disk(folder: Path, size_bytes: int) -> None:
         raise HostError(
             f"the disk of {folder} is full: {show_size(free_bytes)} are free, the code has "
             f"{show_size(size_bytes)}",
-            fix="free space on that disk, or use a folder on another one: --root DIR",
+            fix="free space on that disk (`stoker local prune --keep 3` removes older jobs), or "
+            "use a folder on another one: --root DIR",
         )
 
 

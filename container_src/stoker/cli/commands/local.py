@@ -83,15 +83,17 @@ def run_env(args: argparse.Namespace) -> int:
 def run_prune(args: argparse.Namespace) -> int:
     """Remove ended jobs, and code that no job uses."""
     # --keep alone says enough: everything beyond it goes.
-    older = args.older or ("0s" if args.keep else "7d")
+    older = args.older or ("7d" if args.keep is None else "0s")
     api = open_api(Root(root_folder(args)))
-    removals = plan_pruning(api, keep=max(0, args.keep), older_seconds=read_seconds(older))
+    removals = plan_pruning(api, keep=max(0, args.keep or 0), older_seconds=read_seconds(older))
     rows = [[f"  {each.job or 'unused code'}", show_size(each.size_bytes)] for each in removals]
     print(*make_table(rows), sep="\n", end="\n" if rows else "")
     if not args.dry_run:
+        # All objects first: while the jobs are there, an interrupted `prune` can be run again, and
+        # to remove a job needs space, which a full disk has only then.
         for removal in removals:
-            # Objects first: while the job is there, an interrupted `prune` can be run again.
             api.delete_objects(removal.keys)
+        for removal in removals:
             if removal.job:
                 removal.api.delete_job(removal.job)
     freed = show_size(sum(each.size_bytes for each in removals))

@@ -81,6 +81,7 @@ class JobOperations:
                 f"The {kind} job {show_name(record)} is {record.status} and cannot be deleted; "
                 "fix: stop it and wait until it has ended"
             )
+        self.store.make_room()
         self.context.streams.remove(record.name)
         self.context.series.remove(record.name)
         with suppress(FileNotFoundError):

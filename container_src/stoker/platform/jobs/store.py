@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from stoker.platform.jobs.state import (
     WarmPool,
 )
 from stoker.platform.model.processing_request import PREFIX
+from stoker.platform.model.root import SPARE_BYTES
 
 _CREATED = "json_extract(record, '$.created')"
 _MODIFIED = "json_extract(record, '$.modified')"
@@ -137,10 +139,16 @@ class Store:
                 self._connection.execute(_UPDATE, row)
         return record
 
+    def make_room(self) -> None:
+        """Give back the space that is kept if the disk is full: to remove rows takes some, too."""
+        if shutil.disk_usage(self._spare.parent).free < SPARE_BYTES:
+            self._free_spare()
+
     def delete(self, name: str) -> None:
         """Forget a job; one that is not there is not an error."""
         with self._lock:
             self._connection.execute("DELETE FROM jobs WHERE name = ?", (name,))
+        self._take_spare()
 
     def find_lower(self, name: str) -> JobRecord | None:
         """The job whose name in lower case is this; ARNs have no other."""
