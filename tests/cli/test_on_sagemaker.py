@@ -33,6 +33,13 @@ WAITS = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 TRAIN = ("train", "src/train.py", "--channel", "train=data", "--param", "lr=0.1")
 CLOUD = (*TRAIN, "--on", "sagemaker")
 LONG = ("train", "src/waits.py", "--on", "sagemaker")
+# `stoker local env` names files with the platform's credentials, too.
+NO_CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "",
+    "AWS_SECRET_ACCESS_KEY": "",
+    "AWS_SHARED_CREDENTIALS_FILE": "/none",
+    "AWS_CONFIG_FILE": "/none",
+}
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +205,7 @@ def test_a_dry_run_asks_nobody(cloud, tmp_path):
         (("--subnet", "s"), {}, "needs both, --subnet and --security-group"),
         (("--instance-group", "x"), {}, "NAME=TYPE:COUNT"),
         ((), {"AWS_PROFILE": "nobodys"}, "list-profiles"),
-        ((), {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "no credentials"),
+        ((), NO_CREDENTIALS, "no credentials"),
         ((), {"AWS_SECRET_ACCESS_KEY": "wrong"}, "does not know these credentials"),
         (("--output", "s3://nobodys-bucket-1"), {}, "no such bucket: nobodys-bucket-1"),
     ],

@@ -48,7 +48,7 @@ def test_help_loads_argparse_and_little_else(verb, tmp_path):
         ["checkpoints", "ls", "."],
         ["rules", "ls"],
         ["rules", "explain", "AllZero"],
-        ["train", "train.py", "--dry-run"],
+        ["train", "train.py", "--dry-run", "--engine", "process"],
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -107,7 +107,7 @@ def test_a_large_folder_is_not_copied_and_no_job_changes_it(project, engine):
 def test_a_dry_run_prints_the_request_and_makes_nothing(project):
     done = project.on_platform(
         *("train", "src/train.py", "--channel", "train=data", "--param", "lr=0.1"),
-        *("--instances", "2", "--spot", "after=30s", "--dry-run"),
+        *("--instances", "2", "--spot", "after=30s", "--dry-run", "--engine", "process"),
         *("--env", "STOKER_DEBUG=collections=weights every=10"),
     )
     assert done.returncode == 0, done.stderr
