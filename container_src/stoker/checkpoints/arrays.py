@@ -57,19 +57,7 @@ def write_arrays(
         metadata={_METADATA: json.dumps(rest)},
     )
     try:
-        draft = Draft(store.folder, secrets.token_hex(6))
-        try:
-            _write_durably(f"{draft.path}/{_FILE}", content)
-            checksums = tuple(checksums_of(memoryview(content), PREFERRED))
-            shard = Shard(name=_FILE, size_bytes=len(content), checksums=checksums)
-            about = replace(about, shards=(shard,), checksum=PREFERRED)
-            draft.write(manifest.NAME, manifest_text(about))
-            # Another writer may have taken the number meanwhile.
-            while not draft.publish(name := make_name(store.next_serial(), about.step)):
-                pass
-        except BaseException:
-            draft.discard()
-            raise
+        name = _publish(store, content, about)
         store.prune(keep=keep, trust=name)
     except OSError as error:
         raise CheckpointFailed(
@@ -78,6 +66,23 @@ def write_arrays(
             fix="the checkpoint folder must be writable and have room: raise volume_size, or keep "
             "fewer (keep=1)",
         ) from error
+    return name
+
+
+def _publish(store: Store, content: bytes, about: Manifest) -> str:
+    draft = Draft(store.folder, secrets.token_hex(6))
+    try:
+        _write_durably(f"{draft.path}/{_FILE}", content)
+        checksums = tuple(checksums_of(memoryview(content), PREFERRED))
+        shard = Shard(name=_FILE, size_bytes=len(content), checksums=checksums)
+        about = replace(about, shards=(shard,), checksum=PREFERRED)
+        draft.write(manifest.NAME, manifest_text(about))
+        # Another writer may have taken the number meanwhile.
+        while not draft.publish(name := make_name(store.next_serial(), about.step)):
+            pass
+    except BaseException:
+        draft.discard()
+        raise
     return name
 
 

@@ -115,7 +115,6 @@ def _locked(root: Root) -> Iterator[None]:
 def _running_parts(
     root: Root, settings: ServerSettings, engine: Engine, api_port: int
 ) -> Iterator[_Parts]:
-    environment = read_environment()
     credentials = read_credentials(root)
     with ExitStack() as ending:
         # Loopback for us and the proxy.
@@ -139,7 +138,7 @@ def _running_parts(
             s3_port=s3.port,
             slots=settings.slots,
             cpus=len(os.sched_getaffinity(0)),
-            environment=environment,
+            environment=read_environment(),
         )
         store = Store(root.database)
         ending.callback(store.close)

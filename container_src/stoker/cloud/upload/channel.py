@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -68,8 +68,27 @@ def send_folder(
         return Sent(uri=uri, sent_files=0, sent_bytes=0, copied_files=0)
     there = bucket.sizes(place)
     left = [f for f in folder.files if there.get(place + f.name) != f.size_bytes]
-    earlier = _read_earlier(memory, folder, bucket)
     progress = Progress(f"upload of {name}", sum(f.size_bytes for f in left), show=show)
+    counts = _send_files(left, bucket, place, _read_earlier(memory, folder, bucket), progress)
+    # Last: what it lists is there.
+    listed = {
+        file.name: {"bytes": file.size_bytes, "sha256": file.sha256} for file in folder.files
+    }
+    bucket.put_text(marker, json.dumps({"files": listed}))
+    _remember(memory, folder, bucket, place)
+    return Sent(
+        uri=uri, sent_files=counts.sent, sent_bytes=counts.size_bytes, copied_files=counts.copied
+    )
+
+
+def _send_files(
+    files: list[FolderFile],
+    bucket: Bucket,
+    place: str,
+    earlier: Mapping[str, str],
+    progress: Progress,
+) -> _Counts:
+    """Copy what an earlier version had, and send the rest."""
     counts = _Counts()
 
     def send(file: FolderFile) -> None:
@@ -81,15 +100,8 @@ def send_folder(
             bucket.put(place + file.name, file, on_bytes=progress.add)
             counts.add(sent=1, size_bytes=file.size_bytes)
 
-    _in_threads(send, left)
-    listed = {
-        file.name: {"bytes": file.size_bytes, "sha256": file.sha256} for file in folder.files
-    }
-    bucket.put_text(marker, json.dumps({"files": listed}))
-    _remember(memory, folder, bucket, place)
-    return Sent(
-        uri=uri, sent_files=counts.sent, sent_bytes=counts.size_bytes, copied_files=counts.copied
-    )
+    _in_threads(send, files)
+    return counts
 
 
 class _Counts:

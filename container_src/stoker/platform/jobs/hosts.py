@@ -159,8 +159,6 @@ def _name_job(request: TrainingRequest) -> Mapping[str, str]:
 
 
 _FOLDERS = ("input/config", "input/data", "model", "output/data", "code", METRICS_FOLDER)
-
-
 _PROCESSING_FOLDERS = ("config", "processing", "output")
 
 
@@ -190,39 +188,52 @@ def prepare_hosts(
         TransferCancelled: the event was set.
     """
     network = context.engine.make_network(request.name, request.hosts, isolated=request.isolated)
-    mounts = {}
     # A reader must not take the end of the attempt before for that of the job.
     remove_end_markers(request, context.storage)
+    mounts = {}
     for host in request.hosts:
-        folder = context.root.host_dir(request.name, host)
-        for part in _PROCESSING_FOLDERS if isinstance(request, ProcessingRequest) else _FOLDERS:
-            (folder / part).mkdir(parents=True, exist_ok=True)
-        found = prepare_channels(
-            request,
-            host,
-            context.storage,
-            folder,
-            cancelled=cancelled,
-            show=show,
-            layers_refused=context.engine.layers_refused,
-            say=partial(say_once, context.streams, request),
-        )
-        for output in request.outputs if isinstance(request, ProcessingRequest) else ():
-            # After the inputs: one of them may be in the folder above, which is made afresh.
-            (folder / (in_opt_ml(output.local_path) or "")).mkdir(parents=True, exist_ok=True)
-        write_config_files(request, host, folder, addresses=network.addresses)
-        for kept in list_synced_folders(request):
-            if kept.checkpoints:
-                sync = make_sync(context.root, request, host, kept, context.storage)
-                sync.restore(cancelled=cancelled, show=show)
+        found = [
+            *_fill_folder(context, request, host, network.addresses, cancelled, show),
+            *make_mounts(context.root, request, host),
+            *([make_cache_mount(context.root, pool, host)] if pool else ()),
+        ]
         mounts[host] = [
             [str(mount.source), mount.target, mount.read_only, *map(str, mount.layers)]
-            for mount in (
-                *found,
-                *make_mounts(context.root, request, host),
-                *([make_cache_mount(context.root, pool, host)] if pool else ()),
-            )
+            for mount in found
         ]
+    return mounts
+
+
+def _fill_folder(
+    context: JobContext,
+    request: TrainingRequest,
+    host: str,
+    addresses: Mapping[str, str],
+    cancelled: threading.Event,
+    show: Callable[[str], object],
+) -> tuple[Mount, ...]:
+    """What becomes /opt/ml of one host; returns the mounts of its channels."""
+    folder = context.root.host_dir(request.name, host)
+    for part in _PROCESSING_FOLDERS if isinstance(request, ProcessingRequest) else _FOLDERS:
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    mounts = prepare_channels(
+        request,
+        host,
+        context.storage,
+        folder,
+        cancelled=cancelled,
+        show=show,
+        layers_refused=context.engine.layers_refused,
+        say=partial(say_once, context.streams, request),
+    )
+    for output in request.outputs if isinstance(request, ProcessingRequest) else ():
+        # After the inputs: one of them may be in the folder above, which is made afresh.
+        (folder / (in_opt_ml(output.local_path) or "")).mkdir(parents=True, exist_ok=True)
+    write_config_files(request, host, folder, addresses=addresses)
+    for kept in list_synced_folders(request):
+        if kept.checkpoints:
+            sync = make_sync(context.root, request, host, kept, context.storage)
+            sync.restore(cancelled=cancelled, show=show)
     return mounts
 
 
