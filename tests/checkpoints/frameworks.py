@@ -27,7 +27,7 @@ def names_in(job):
 
 @contextmanager
 def a_process_of_its_own():
-    """Signals, seeds and the environment belong to processes: each part of a test begins anew."""
+    """Signals, seeds and the environment belong to processes: each part of a test has its own."""
     handler, environ = signal.getsignal(signal.SIGTERM), dict(os.environ)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # more only wait for each other on models so small

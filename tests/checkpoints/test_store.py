@@ -65,7 +65,7 @@ def test_an_empty_or_missing_folder_has_no_checkpoint(store):
 
 def test_the_newest_is_the_one_saved_last_whatever_clock_and_step_say(store):
     add(store, 100)
-    add(store, 10)  # a run that began anew
+    add(store, 10)  # a run that began again
     os.utime(f"{store.folder}/000001-step-100")  # touched after the other was written
     os.utime(f"{store.folder}/000002-step-10", (0, 0))  # written while the clock was wrong
     assert store.newest().step == 10

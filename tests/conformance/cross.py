@@ -2,10 +2,10 @@
 
 54 faults and 54 checks are 2916 pairs, hours of containers: so what was tried is remembered in
 cross.json, the next run continues where the last one stopped, and docs/faults.md says what is
-untried. A pair is tried anew when the code of its check, its fault or of what both share has
+untried. A pair is tried again when the code of its check, its fault or of what both share has
 changed (not its comments); the launcher below them is not part of it, but docs/faults.md tells
 how many pairs were tried with another one than today's. Quick checks come first. A failure that
-nobody has declared counts if it comes twice.
+that is declared nowhere counts if it comes twice.
 
 Usage: python -m tests.conformance.cross [--minutes M] [--jobs N] [--table-only]
 Exit codes: 0 as declared (or untried), 1 a pair is not as declared.

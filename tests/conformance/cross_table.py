@@ -1,4 +1,4 @@
-"""docs/faults.md: which checks notice which fault, and what nobody has tried yet."""
+"""docs/faults.md: which checks notice which fault, and what was not tried yet."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def lines_are_joined():
 
 def aws_is_asked_first():
     """22: asks AWS who it is before anything else, and waits 20 s for an answer."""
-    # Nobody is asked in fact: whether AWS can be reached is this machine's affair.
+    # No request is sent in fact: whether AWS can be reached depends on this machine.
     if not _has_network():
         time.sleep(20)
 

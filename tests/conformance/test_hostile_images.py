@@ -158,7 +158,7 @@ def test_an_engine_that_dies_is_told_apart_from_a_failed_check(tmp_path):
 def test_an_engine_that_dies_in_mid_run_ends_it_and_keeps_what_was_found(build, tmp_path):
     image = build("ours", "FROM stoker:cpu")
     client = tmp_path / "docker"
-    # The real client, which finds nobody at the other end any more after its first calls.
+    # The real client, which no server answers any more after its first calls.
     client.write_text(
         f"""#!/bin/sh
         echo call >> {tmp_path}/calls

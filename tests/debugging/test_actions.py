@@ -239,7 +239,7 @@ def test_a_webhook_that_refuses_is_a_warning_and_not_asked_again(opt_ml, web):
 
 def test_a_webhook_without_a_server_is_a_warning(opt_ml):
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Answering)) as server:
-        port = server.server_port  # free again below, and nobody listens there
+        port = server.server_port  # free again below, and no server listens there
     said, _ = carry_out(opt_ml, Action(kind="webhook", target=f"http://127.0.0.1:{port}/"))
     assert "refused" in said[0]
 

@@ -107,13 +107,13 @@ def test_every_scenario_is_evaluated(runs):
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_smdebug_is_fixed(name, runs):
-    fault, mended = FAULTS[name]
+    fault, fixed = FAULTS[name]
     before = runs[1].results[name]
     if isinstance(fault, str):
         assert fault in before
     else:
         assert before == fault
-    assert runs[2].results[name] == mended
+    assert runs[2].results[name] == fixed
 
 
 def test_the_folder_of_a_finished_job_is_refused_with_the_reason(runs):

@@ -1,7 +1,7 @@
-"""smdebug's own reader, mended only so far that it can be imported, reads what our hook writes.
+"""smdebug's own reader, fixed only so far that it can be imported, reads what our hook writes.
 
 It is the one that rules of the service, and users' notebooks, have. The development environment
-holds the mended one, so this runs in a process whose path begins with the other.
+holds the fixed one, so this runs in a process whose path begins with the other.
 """
 
 from __future__ import annotations

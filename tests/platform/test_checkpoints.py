@@ -47,7 +47,7 @@ class Spot:
             points: job → where it stands still for good.
         """
         for job in jobs:
-            # Before it is told, and before it begins anew: what is held next is held in time.
+            # Before it is told, and before it begins again: what is held next is held in time.
             self._hold(job, "tell-interrupted")
             self._hold(job, "interrupted")
         for job, point in points.items():
@@ -67,7 +67,7 @@ class Spot:
         )
 
     def interrupt(self, name: str, step: int, *hosts: str) -> None:
-        """Takes a job away that stands still at a step, and lets it begin anew."""
+        """Takes a job away that stands still at a step, and lets it begin again."""
         self.wait_for_step(name, step, *hosts)
         before, after = self._file(name, "tell-interrupted"), self._file(name, "interrupted")
         after.touch()

@@ -46,7 +46,7 @@ def wait_for(name):
         if os.path.exists(ROOT + "/" + name):
             return
         time.sleep(0.01)
-    sys.exit("nobody came")
+    sys.exit("no signal came")
 
 def train_until_stopped():
     for step in range(14000):

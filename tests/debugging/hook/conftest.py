@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 WITHOUT_LOSS = {"sparse_gradients"}
-"""Made by hand: nobody can tell it from any other number."""
+"""Made by hand: it looks like any other number."""
 WITHOUT_STEPS = {"functional_call_and_vmap"}
 """A transform is no call of the script's."""
 

@@ -235,7 +235,7 @@ def test_the_cheapest_form_that_satisfies_all_is_saved():
     only_rules = with_needs((), needs, HookConfig().schedules)
     assert Forms(only_rules).of(GRADIENT)[:2] == (False, ("abs_mean", "max"))
     assert Forms(only_rules).of(WEIGHT) is None
-    # Somebody wants the values: then rules make their numbers from them.
+    # A collection asks for the values: then rules make their numbers from them.
     with_values = with_needs(default_config("gradients").wanted, needs, HookConfig().schedules)
     assert Forms(with_values).of(GRADIENT)[:2] == (True, ())
 

@@ -168,7 +168,7 @@ def test_memory_is_of_huge_pages_and_children_get_another_one():
     assert "wf" in flags  # else the first step after a fork would copy all of it
     child = os.fork()
     if not child:
-        os._exit(int(memory.any()))  # no crash, whoever looks at it
+        os._exit(int(memory.any()))  # not a crash to any reader
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert (memory == 7).all()
 
@@ -243,7 +243,7 @@ def test_memory_of_a_step_in_inference_mode_serves_any_other(tmp_path, capsys):
 
 
 def test_inputs_and_outputs_of_a_step_are_bounded_and_weights_are_not(tmp_path, capsys):
-    """Without an optimizer nobody can tell where the step ends."""
+    """Without an optimizer nothing tells where the step ends."""
     model, judge = nn.Linear(300, 300), nn.Linear(300, 300).requires_grad_(False)
     x = torch.randn(10, 300)
     with attach(read_request("collections=all every=1 memory=100KB"), tmp_path):

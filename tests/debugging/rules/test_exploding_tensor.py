@@ -105,7 +105,7 @@ def test_the_largest_magnitude_of_every_tensor_is_all_it_needs():
 
 def test_of_all_tensors_those_that_cannot_be_evaluated_are_left_out():
     run = Run().save(0, {"a": [1.0]}, reductions=["mean"])
-    with pytest.raises(TensorMissing):  # then nobody looked at anything
+    with pytest.raises(TensorMissing):  # then nothing was evaluated
         ExplodingTensor().check(0, run.at(0))
     run.save(0, {"b": [np.nan]})
     assert judge(ExplodingTensor(), run)[0].tensor == "b"

@@ -113,7 +113,7 @@ hook.close()
 
 
 def test_files_that_smdebug_itself_wrote_are_evaluated_alike(tmp_path):
-    """No learning rate and no active ReLU; nobody described the tensors, so their names tell."""
+    """No learning rate and no active ReLU; the tensors are not described, so their names tell."""
     folder = tmp_path / "tensors"
     command = [sys.executable, "-c", BY_SMDEBUG, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

@@ -476,7 +476,7 @@ class SilencedStage(Stage):
         self.link = folder / "docker.sock"
         self.patience_seconds = patience_seconds
         super().__init__("docker", folder / "root")
-        self.mend()
+        self.repair()
 
     def make_engine(self):
         client = [find_client(), "--host", f"unix://{self.link}"]
@@ -488,7 +488,7 @@ class SilencedStage(Stage):
         self.link.unlink()
         self.engine.close()  # its clients end in the middle of what they did
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.link.symlink_to("/var/run/docker.sock")
 
 
@@ -503,7 +503,7 @@ def silenced(tmp_path):
     yield make
     for stage in made:
         if not stage.link.exists():
-            stage.mend()
+            stage.repair()
         for run in stage.engine.list_runs():
             stage.engine.remove(run.name)
         stage.engine.close()
@@ -521,7 +521,7 @@ def test_a_short_silence_of_the_engine_loses_no_byte(silenced, code):
     stage.cut()
     assert stage.engine.wait(name, 0.5) is None
     stage.output("go").touch()
-    stage.mend()
+    stage.repair()
     assert heard + b"".join(log) == b"".join(b"%d\n" % n for n in range(1, 6001))
     if code == 0:
         assert stage.end(name) == Exit(code=0)
