@@ -254,6 +254,10 @@ class RunStore:
         with self._lock:
             return series.read_summaries(self._connection, keys)
 
+    def summaries_of(self, run: str) -> list[Summary]:
+        """The metrics of one run in a few numbers each."""
+        return self.summaries([run]).get(run.lower(), [])
+
     def version(self) -> object:
         """Another value whenever anything has changed, by this process or another."""
         with self._lock:

@@ -239,6 +239,7 @@ def test_metrics_are_put_and_read(searched, module_server):
     assert (answer["XAxisValues"], answer["MetricValues"]) == ([0], [1.2])
     (seen,) = searched.describe_trial_component(TrialComponentName="sought-1")["Metrics"]
     assert (seen["Min"], seen["Max"], seen["Last"], seen["Count"]) == (1.0, 1.2, 1.2, 3)
+    point = {"MetricName": "x", "Timestamp": 1, "Value": 1.0}
     bad = metrics.batch_put_metrics(
         TrialComponentName="sought-1",
         MetricData=[
@@ -247,7 +248,14 @@ def test_metrics_are_put_and_read(searched, module_server):
         ],
     )
     assert bad["Errors"] == [{"Code": "VALIDATION_ERROR", "MetricIndex": 0}]
-    point = {"MetricName": "x", "Timestamp": 1, "Value": 1.0}
+    # A value without a step gets its number, counted over all calls.
+    more = {"TrialComponentName": "sought-1", "MetricData": [{**point, "Value": 2.0}]}
+    metrics.batch_put_metrics(**more)
+    numbered = {"MetricName": "x", "MetricStat": "Last", "XAxisType": "IterationNumber"}
+    (answer,) = metrics.batch_get_metrics(MetricQueries=[{**query, **numbered}])[
+        "MetricQueryResults"
+    ]
+    assert (answer["XAxisValues"], answer["MetricValues"]) == ([0, 1], [1.0, 2.0])
     unknown = {"TrialComponentName": "none", "MetricData": [point]}
     assert refusal(metrics.batch_put_metrics, **unknown)[0] == "ResourceNotFound"
 

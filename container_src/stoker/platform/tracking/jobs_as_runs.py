@@ -242,7 +242,7 @@ class JobRecorder:
             run = self._runs.read(Run, self._runs.read(RecordedJob, job).run).name
         except RecordMissing:
             return  # a client has deleted the run
-        counts = {s.name: s.count for s in self._runs.summaries([run]).get(run.lower(), ())}
+        counts = {s.name: s.count for s in self._runs.summaries_of(run)}
         numbered = []
         for each in points:
             # Any other line than job.log's has no step that scripts agree on: values are counted.

@@ -11,8 +11,8 @@ from typing import Any
 
 from stoker.platform.tracking.mlflow_search import Searchable, invalid, missing, require
 from stoker.platform.tracking.mlflow_shapes import read_pairs, show_pairs
-from stoker.platform.tracking.tracked import Answer, Operation, Params
-from stoker.tracking.records import Experiment, LoggedModel, Run
+from stoker.platform.tracking.tracked import Answer, Operation, Params, read_experiment
+from stoker.tracking.records import LoggedModel, Run
 from stoker.tracking.run_filter import Facts
 from stoker.tracking.store import RecordMissing, RunStore
 
@@ -52,7 +52,7 @@ class LoggedModelOperations:
         id_, now = f"m-{uuid.uuid4().hex}", time.time()
         experiment = str(params.get("experiment_id", "0"))
         try:
-            place = self._store.read_id(Experiment, experiment).artifact_uri
+            place = read_experiment(self._store, experiment).artifact_uri
         except RecordMissing:
             raise missing(f"No Experiment with id={experiment} exists") from None
         model = LoggedModel(

@@ -42,7 +42,7 @@ class RunMetricOperations:
         with self._store.transaction():
             with refusing("Trial Component", name):
                 self._store.read(Run, name)
-            counts = {s.name: s.count for s in self._store.summaries([name]).get(name, ())}
+            counts = {s.name: s.count for s in self._store.summaries_of(name)}
             for index, each in enumerate(params["MetricData"]):
                 metric, value = each["MetricName"], each["Value"]
                 number = counts.get(metric, 0)

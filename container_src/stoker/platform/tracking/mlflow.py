@@ -38,6 +38,7 @@ from stoker.platform.tracking.tracked import (
     add_experiment,
     find_or_add,
     join_trial,
+    read_experiment,
 )
 from stoker.tracking.memberships import DEFAULT_EXPERIMENT, Memberships
 from stoker.tracking.records import Experiment, Run, Trial
@@ -102,17 +103,12 @@ class MlflowOperations:
     # ---- experiments
 
     def _default(self) -> Experiment:
-        return find_or_add(
-            self._store,
-            Experiment,
-            DEFAULT_EXPERIMENT,
-            lambda: add_experiment(self._store, DEFAULT_EXPERIMENT),
-        )
+        return read_experiment(self._store, "0")
 
     def _experiment(self, params: Params) -> Experiment:
         id_ = str(params.get("experiment_id", "0"))
         try:
-            return self._default() if id_ == "0" else self._store.read_id(Experiment, id_)
+            return read_experiment(self._store, id_)
         except RecordMissing:
             raise missing(f"No Experiment with id={id_} exists") from None
 

@@ -86,6 +86,20 @@ def add_experiment(store: RunStore, name: str, **fields: Any) -> Experiment:  # 
     return made
 
 
+def read_experiment(store: RunStore, id_: str) -> Experiment:
+    """An experiment by its id.
+
+    Raises:
+        RecordMissing: there is none.
+    """
+    if id_ != "0":
+        return store.read_id(Experiment, id_)
+    # An MLflow server has the default one from the beginning: here it is made when it is used.
+    return find_or_add(
+        store, Experiment, DEFAULT_EXPERIMENT, lambda: add_experiment(store, DEFAULT_EXPERIMENT)
+    )
+
+
 def make_experiment(name: str, number: int) -> Experiment:
     """A record, not kept yet."""
     place = f"s3://{DEFAULT_BUCKET}/mlflow/{number}"

@@ -58,8 +58,7 @@ class TrialComponentOperations:
 
     def _describe(self, params: Params) -> Answer:
         run = self._run(params)
-        summaries = self._store.summaries([run.name]).get(run.name.lower(), [])
-        return show_run(run, summaries)
+        return show_run(run, self._store.summaries_of(run.name))
 
     def _update(self, params: Params) -> Answer:
         name = params["TrialComponentName"]
