@@ -185,6 +185,7 @@ class Account:
         if asked:
             return str(self.call("iam", "GetRole", RoleName=asked)["Role"]["Arn"])
         roles = [role for role in self.list_roles() if trusts_sagemaker(role)]
+        # Service-linked roles trust SageMaker, too, but no job may be given one.
         usual = [role for role in roles if "/aws-service-role/" not in role["Arn"]]
         if len(usual) == 1:
             return str(usual[0]["Arn"])

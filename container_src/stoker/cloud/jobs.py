@@ -58,6 +58,7 @@ class CloudJobs:
             job = self.describe(name)
         except HostError:
             return False
+        # The service fills in many other members; these decide what the job does.
         keys = ("HyperParameters", "InputDataConfig", "RoleArn", "Environment")
         if any(_plain(job.get(key)) != _plain(request.get(key)) for key in keys):
             return False
@@ -118,6 +119,7 @@ class CloudJobs:
             MetricName=metric,
             Dimensions=[{"Name": "TrainingJobName", "Value": job}],
             StartTime=self.describe(job)["CreationTime"],
+            # No point is later, whatever the clocks of the hosts say.
             EndTime=2**32,
             Period=60,
             Statistics=["Average"],

@@ -40,6 +40,7 @@ def submit(account: Account, request: Mapping[str, Any]) -> str:
 def read_queued_job(account: Account, queue_job: str) -> QueuedJob:
     """DescribeServiceJob."""
     answer = account.call("batch", "DescribeServiceJob", jobId=queue_job)
+    # Batch makes the training job when it is its turn, and another one for each retry.
     resource = answer.get("latestAttempt", {}).get("serviceResourceId", {}).get("value")
     return QueuedJob(
         status=answer["status"],

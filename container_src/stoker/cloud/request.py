@@ -71,6 +71,7 @@ def make_training_request(
     if settings.is_spot:
         request["EnableManagedSpotTraining"] = True
         name = local.get("TrainingJobName", "")
+        # Without a place for checkpoints each interruption would start from the beginning.
         request.setdefault("CheckpointConfig", {"S3Uri": f"{places.base}/{name}/checkpoints"})
     if settings.is_debugged:
         request["RemoteDebugConfig"] = {"EnableRemoteDebug": True}
@@ -151,6 +152,7 @@ def _channel(channel: Mapping[str, Any], places: Places, here: str) -> dict[str,
 def _resources(local: Mapping[str, Any], settings: CloudSettings) -> dict[str, Any]:
     resources = dict(local)
     if settings.groups:
+        # The service takes either these or groups.
         for name in ("InstanceType", "InstanceCount"):
             resources.pop(name, None)
         resources["InstanceGroups"] = [
@@ -178,6 +180,7 @@ def _stopping(local: Mapping[str, Any], settings: CloudSettings) -> dict[str, in
     run_seconds = local.get("MaxRuntimeInSeconds", _DAY_SECONDS)
     stopping = {"MaxRuntimeInSeconds": run_seconds}
     if settings.is_spot:
+        # The service counts waiting and training together; machines may be taken several times.
         waited = settings.max_wait_seconds or max(2 * run_seconds, run_seconds + _DAY_SECONDS)
         stopping["MaxWaitTimeInSeconds"] = waited
     if settings.max_pending_seconds:

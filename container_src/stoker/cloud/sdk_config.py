@@ -28,6 +28,7 @@ def read_sdk_config(environ: Mapping[str, str]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for file in _find_files(environ):
         content = _read(file)
+        # The user's file comes second and wins, as in the SDKs.
         table = {**_part(content, _SESSION, file), **_part(content, _TABLE, file)}
         merged.update(table)
     return merged

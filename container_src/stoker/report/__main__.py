@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     page = render_report(run)
     evaluate_added_rules(job, run.profile)
     files = [profiler_report_file(job.paths)]
+    # Where the service has the page of this rule: stock notebooks look for it there.
     for name in [spec.name for spec in specs] or [PROFILER_REPORT]:
         files.append(f"{rule_output_dir(job.paths)}/{name}/{REPORTS[0]}/profiler-report.html")
         folder = Path(rule_output_dir(job.paths), name, *REPORTS)

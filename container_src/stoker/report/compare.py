@@ -60,6 +60,7 @@ def say_difference(run: Run, other: Run) -> str:
     if abs(ratio - 1) < _NOISE:
         return f"A step takes as long as before ({show_seconds(new['step'])})."
     changes = {name: new.get(name, 0.0) - old.get(name, 0.0) for name in (*SPLIT, "other")}
+    # Of a faster step, the part that shrank most.
     pick = max if ratio > 1 else min
     part = pick(changes, key=lambda name: changes[name])
     word = "slower" if ratio > 1 else "faster"

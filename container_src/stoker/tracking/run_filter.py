@@ -83,6 +83,7 @@ class Condition:
 def _is_like(text: str, pattern: str, *, ignores_case: bool) -> bool:
     """Whether a text fits a pattern in which % is any text and _ any character."""
     flags = re.DOTALL | (re.IGNORECASE if ignores_case else 0)
+    # re.escape() leaves _ as it is.
     first, *parts = (re.escape(part).replace("_", ".") for part in pattern.split("%"))
     if parts:
         # Each part is where it is found first, and is not sought again: never exponential.

@@ -80,6 +80,7 @@ def _read_curves(store: RunStore, row: RunRow) -> dict[str, list[list[float | No
     return {
         name: [
             [bucket.first_step, _finite(bucket.low), _finite(bucket.high)]
+            # Lowest and highest: a mean would hide the peak that is looked for.
             for bucket in store.read_buckets(row.run.name, name, _MOST_BUCKETS)
         ]
         for name in list(row.metrics)[:_MOST_METRICS]

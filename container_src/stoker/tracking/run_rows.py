@@ -77,6 +77,7 @@ def find_row(rows: Sequence[RunRow], name: str) -> RunRow:
         lambda row: row.run.name.lower() == low or row.run.id == low,
         lambda row: row.run.name.lower().startswith(f"{low}-aws-"),
         lambda row: row.name.lower() == low,
+        # A shorter beginning fits too many ids.
         lambda row: len(low) >= _SHORTEST_ID and row.run.id.startswith(low),
     )
     for fits in makers:

@@ -88,6 +88,7 @@ def _measure_locally(script: str) -> tuple[str, float] | None:
     api = open_api(root)
     for number, summary in enumerate(api.list_jobs()):
         name = summary["TrainingJobName"]
+        # The newest come first: older jobs say little about today's script.
         if number >= _MOST_JOBS:
             return None
         if api.describe(name).get("HyperParameters", {}).get("sagemaker_program") != script:

@@ -134,6 +134,7 @@ def _with_cost(
     started: datetime | None = None
     for event in events:
         if isinstance(event, CurrentStatus) and machines.usd_per_hour is not None:
+            # Asked once: the start does not change, and AWS limits how often a job is described.
             if started is None and event.status == "Training":
                 started = jobs.describe(name).get("TrainingStartTime")
             if started is not None:

@@ -45,6 +45,7 @@ def read_settings(args: argparse.Namespace) -> CloudSettings:
     )
     settings = merge_sdk_config(given, read_sdk_config(environ))
     require_sense(settings)
+    # Without botocore, which takes longer to load than all else of a dry run.
     return replace(settings, region=settings.region or read_region(environ))
 
 

@@ -51,6 +51,7 @@ def _find(source: Source) -> Iterator[str]:
 
 
 def _look_inside(file: Path) -> str:
+    # Keys are in small files; larger ones are data.
     if not file.is_file() or file.stat().st_size > _MOST_BYTES:
         return ""
     for match in _CONTENT.finditer(file.read_bytes()):

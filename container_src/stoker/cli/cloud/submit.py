@@ -109,6 +109,7 @@ def make_cloud_submission(
         require_no_secrets(submission.source)
     made = CloudSubmission(spec=spec, submission=submission, settings=settings)
     request = made.make_request(_guess_places(made))
+    # These rules are of training jobs; those of searches are checked by the service.
     mistakes = [] if made.is_tuning else find_mistakes(request)
     if mistakes:
         raise UsageRefused("; ".join(mistakes), fix="change the options that the message is about")

@@ -112,6 +112,7 @@ def compare_code(
 ) -> tuple[dict[str, list[str]], list[str]]:
     """File → unified diff of the first run's with each other's; and what could not be read."""
     hashes = {str(row.run.lineage.get("source_code", {}).get("hash", "")) for row in rows}
+    # Equal hashes: nothing is read, however large the archives are.
     if len(hashes) < 2:
         return {}, []
     sources = [read_code(row, s3_folder) for row in rows]
@@ -132,6 +133,7 @@ def compare_code(
 
 
 def _diff(name: str, old: bytes, new: bytes) -> list[str]:
+    # As git tells binary files from text.
     if b"\0" in old[:8000] + new[:8000]:
         return ["binary files differ"]
     before, after = (part.decode("utf-8", "replace").splitlines() for part in (old, new))

@@ -47,6 +47,7 @@ def _list_origins(row: RunRow, rows: Sequence[RunRow], depth: int) -> Iterator[L
     for name, part in lineage.get("inputs", {}).items():
         maker = _find_maker(str(part.get("uri", "")), row, rows)
         made = []
+        # Runs that read what they have written would go round in a circle.
         if maker and depth < _MOST_DEPTH:
             below = list(_list_origins(maker, rows, depth + 1))
             made = [LineageNode(text=f"made by {maker.name}", children=below)]

@@ -90,6 +90,7 @@ def choose_metrics(rows: Sequence[RunRow]) -> list[str]:
 def choose_params(rows: Sequence[RunRow]) -> list[str]:
     """The parameters of scripts that differ between runs."""
     names = dict.fromkeys(name for row in rows for name in row.run.parameters)
+    # The launcher's and the service's own parameters tell nothing about a script.
     own = [name for name in names if not name.startswith(("sagemaker_", "SageMaker.", "_"))]
     differing = [n for n in own if len({str(row.run.parameters.get(n)) for row in rows}) > 1]
     return (differing or own)[:_MOST_COLUMNS]

@@ -38,6 +38,7 @@ def make_variables(
     if run is None:
         return variables
     variables["MLFLOW_EXPERIMENT_NAME"] = recorder.find_experiment(run)
+    # On one host only: several that log the same values would multiply them.
     if host == request.hosts[0]:
         variables |= {"MLFLOW_RUN_ID": run.id, "MLFLOW_RUN_NAME": run.title or run.name}
     return variables

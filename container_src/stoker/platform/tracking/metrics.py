@@ -84,6 +84,7 @@ class RunMetricOperations:
                 return self._store.read(Run, found[1]).name
             except RecordMissing:
                 return None
+        # Or it is the ARN of the job that the run is of.
         own = [run.name for run in self._store.read_all(Run) if run.source == arn.lower()]
         return own[0] if own else None
 

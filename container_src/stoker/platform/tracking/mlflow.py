@@ -206,6 +206,7 @@ class MlflowOperations:
         tags = read_pairs(params.get("tags", ()))
         id_, now = uuid.uuid4().hex, time.time()
         title = params.get("run_name") or tags.get(_NAME_TAG) or f"run-{id_[:8]}"
+        # MLflow's names of runs need not be unique, those of trial components must be.
         slug = re.sub(r"[^a-z0-9]+", "-", f"{experiment.name}-{title}".lower()).strip("-")[:100]
         run = Run(
             name=f"{slug}-{id_[:8]}",
@@ -312,6 +313,7 @@ class MlflowOperations:
 
     def _read_runs(self) -> tuple[RunView, list[tuple[Facts, Run]]]:
         """All runs, the newest first; read again only if anything has changed."""
+        # A search is read in pages: the metrics of all runs are read once for all of them.
         known, version = self._known, self._store.version()
         if known is None or known[0] != version:
             view = self._view()

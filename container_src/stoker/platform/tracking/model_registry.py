@@ -90,6 +90,7 @@ class ModelRegistryOperations:
         new = require(params, "new_name")
         with self._store.transaction():
             old = self._model(params)
+            # Read before the rename: they are found by the model's name.
             versions = self._versions_of(old)
             try:
                 answer = self._change(old, name=new)
@@ -161,6 +162,7 @@ class ModelRegistryOperations:
         source, now = require(params, "source"), time.time()
         with self._store.transaction():
             model = self._model(params)
+            # Not how many there are: the number of a version that was deleted is not given again.
             number = model.newest + 1
             version = ModelVersion(
                 name=f"{model.name}/{number}",

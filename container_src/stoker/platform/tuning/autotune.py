@@ -39,6 +39,7 @@ def _choose(name: str, hint: str) -> tuple[str, dict[str, Any]] | None:
         return "CategoricalParameterRanges", {"Name": name, "Values": ["true", "false"]}
     if hint.isdecimal():
         count = int(hint)
+        # Also a hint of 0 or 1 gets a range of more than one value.
         low, high = count // _INTEGER_FACTOR, max(1, count) * _INTEGER_FACTOR
         return "IntegerParameterRanges", _number(name, str(low), str(high))
     try:

@@ -47,6 +47,7 @@ class TuningDescriptions:
             "TuningJobCompletionDetails": _describe_completion(record, request, views),
             "ConsumedResources": {"RuntimeInSeconds": sum(map(_runtime, views))},
         }
+        # Lists have these two at the top, a description has them in the config.
         del answer["Strategy"], answer["ResourceLimits"]
         if record.failure_reason:
             answer["FailureReason"] = record.failure_reason

@@ -16,6 +16,7 @@ _SAME = (
 
 def make_job_name(tuning_job: str, created: float, number: int) -> str:
     """`<name>-NNN-xxxxxxxx`: the same whenever it is made, so no trial is created twice."""
+    # With the time: a search that was deleted and made again must not find the first one's jobs.
     made_of = f"{tuning_job}/{created}/{number}".encode()
     return f"{tuning_job}-{number:03}-{hashlib.sha256(made_of).hexdigest()[:8]}"
 

@@ -121,6 +121,7 @@ def read_curve(
 ) -> tuple[float, ...]:
     """The objective as one host reported it: several that print the same line count once."""
     points = [point for point in series.read(job, metric) if point.time_ms >= since * 1000]
+    # The leader's name is the smallest, and it is the host that most scripts log on.
     host = min((point.host for point in points), default="")
     return tuple(point.value for point in points if point.host == host)
 

@@ -23,6 +23,7 @@ class Process:
         self.facts = StepFacts(
             host=host, rank=rank, world_size=world_size, pid=os.getpid(), started=time.time()
         )
+        # Underscores separate the parts of the files' names.
         self.node = f"{rank if is_launched else os.getpid()}-{host}".replace("_", "-")
         """As SageMaker's readers name it."""
         self.is_changed = True

@@ -62,6 +62,7 @@ class Recorder:
         self._next_look = 0.0
         self._timer = StepTimer(self._take)
         self._device = DeviceClock()
+        # Steps are timed by the clock that is never set back; files have Unix time.
         self._epoch = time.time() - time.perf_counter()
         self._outputs: Outputs | None = None
         self._early_loaders: list[tuple[str, float, float, int, Mapping[str, Any]]] = []
@@ -251,6 +252,7 @@ class Recorder:
         self._next_look = now + LOOK_SECONDS
         try:
             self._is_on = self._refresh().steps
+            # What passed while it was switched off is not a step.
             self._timer.skip()
         except Exception as error:
             self._fail(error)
@@ -265,6 +267,7 @@ class Recorder:
         self._optimizers.clear()
 
     def _start_in_child(self) -> None:
+        # A loader's worker: its time is part of the parent's data_wait.
         if torch.utils.data.get_worker_info() is not None:
             return
         self._is_forked, self._is_on = False, self._settings.steps
@@ -273,6 +276,7 @@ class Recorder:
 
     def _fail(self, error: Exception) -> None:
         self._is_on = False
+        # Also for processes that are forked from now on.
         self._settings = self._settings.replace(steps=False)
         _tell(f"{type(error).__name__}: {error}")
         _LOG.debug("the step recorder has failed", exc_info=error)

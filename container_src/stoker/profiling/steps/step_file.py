@@ -52,6 +52,7 @@ class StepFile:
             self._append(record)
         elif not self._merged:
             self._merged = record
+        # Other flags: training and evaluation are not added up.
         elif self._merged[3] != record[3]:
             self._append(self._merged)
             self._merged = record
@@ -102,6 +103,7 @@ class StepFile:
     def _append(self, record: list[float]) -> None:
         self._waiting.append(pack(tuple(record)))
         self._records += 1
+        # From here on a record has twice as many steps: a training of weeks has a small file.
         if self._records % LEVEL_RECORDS == 0:
             self._level = min(self._level * 2, MOST_MERGED)
 

@@ -71,6 +71,7 @@ class Timeline:
         phase = _EVALUATION if step.flags & EVALUATION else _TRAIN
         args = f'{{"step_num":"{step.number}","pid":{self._pid}}}'
         self._event(phase, phase, start, end - start, args)
+        # The second half of the room is for whole steps: a long training has them to its end.
         if self._written <= MOST_BYTES // 2:
             for part, begun, ended in step.spans:
                 where, name = _PHASES[part]
@@ -124,6 +125,7 @@ class Timeline:
         if not self._events:
             return
         is_old = end - self._base > self._rotate_seconds * 1e6
+        # Readers look for an event in the folder of its hour.
         is_other_hour = start // 3_600_000_000 != self._base // 3_600_000_000
         if is_old or is_other_hour or self._size_bytes >= self._rotate_bytes:
             self._rotate()

@@ -81,6 +81,7 @@ def find_rate(run: Run) -> tuple[float | None, str]:
     """Dollars an hour for all machines, and where the price is from, or why there is none."""
     if not run.instances:
         return None, "the instance type is not known, so there are no dollars"
+    # Inside a container the region may not be known; the page says whose prices these are.
     region = run.region or "us-east-1"
     machines = find_machines(run.instances, region)
     if machines.missing:
@@ -112,6 +113,7 @@ def _add_phases(run: Run, seconds: dict[str, float], unknown: dict[str, str]) ->
     for phase in profile.phases:
         heading = headings.get(phase.phase, "finish" if phase.phase == "finish" else "")
         if heading:
+            # All hosts do it at the same time: the job waited for their mean, not for their sum.
             seconds[heading] += (phase.end - phase.start) / hosts
     bounds = training_bounds(profile)
     if bounds is None:

@@ -72,11 +72,13 @@ def thin(series: Series, points: int) -> dict[str, list[float | None]]:
             "means": [_short(v) for v in values],
             "highs": [],
         }
+    # To the next float behind the end: else the last sample would be in no stretch.
     edges = np.linspace(times[0], np.nextafter(times[-1], np.inf), points + 1)
     place = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, points - 1)
     counts = np.bincount(place, minlength=points)
     sums = np.bincount(place, weights=values, minlength=points)
     highs = np.full(points, -np.inf)
+    # Not highs[place] = …: that keeps one of several samples of the same stretch.
     np.maximum.at(highs, place, values)
     middle = (edges[:-1] + edges[1:]) / 2
     return {
@@ -168,6 +170,7 @@ def _make_parts(ranks: Sequence[StepSeries], stretches: int = 120) -> dict[str, 
     if not training:
         return {"times": [], "parts": [], "end": 0}
     one = min(training, key=lambda each: (each.rank, each.node))
+    # By the number of steps, not by time: a pause would make stretches without any.
     groups = np.array_split(np.arange(len(one)), min(stretches, len(one)))
     rest = one.seconds - sum((one.part(name) for name in SPLIT), np.zeros(len(one)))
     parts: Mapping[str, Floats] = {**{name: one.part(name) for name in SPLIT}, "other": rest}
@@ -202,8 +205,14 @@ def _make_phases(profile: Profile) -> list[dict[str, Any]]:
         if one.mode == "TRAIN" and one.rank == 0 and (saves > 0).any():
             chosen = saves > 0
             bands += _joined(
-                one.ends[chosen] - saves[chosen], one.ends[chosen], "checkpoint", one.node
+                # A step's record says how long it saved, not when: loops save at the end of a
+                # step.
+                one.ends[chosen] - saves[chosen],
+                one.ends[chosen],
+                "checkpoint",
+                one.node,
             )
+    # The longest first: shorter ones are drawn over them, and left out if there are too many.
     bands.sort(key=lambda band: band["start"] - band["end"])
     return [
         {**band, "start": _short(band["start"]), "end": _short(band["end"])}

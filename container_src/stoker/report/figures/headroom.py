@@ -92,6 +92,7 @@ def _of_accelerators(profile: Profile) -> Iterator[Headroom]:
                 largest_batch=largest,
                 reasoning=reasoning,
             )
+    # The driver counts the blocks that torch's allocator keeps free: it is the second choice.
     for node in [] if has_torchs else profile.nodes:
         found = find_memory_lines(profile, node).get("GPU memory", {})
         for name in sorted(each.removesuffix(" used") for each in found if each.endswith("used")):
@@ -123,6 +124,7 @@ def _fit_host(profile: Profile, node: str, memory: Headroom) -> tuple[int, str]:
         before = used.until(start) if used is not None and start is not None else None
         if used is None or start is None or before is None or not len(before):
             return 0, ""
+        # The last sample before the first step has imports and the model in it, but no batch.
         grown += float(used.between(start, math.inf).values.max(initial=0) - before.values[-1])
         states += float((_STATES - 1) * facts.parameter_bytes)  # weights were there before
     fixed_words = f"{show_size(states)} for gradients and two moments"
@@ -143,6 +145,7 @@ def _largest(batch: int, of_batch: float, room: float, fixed_words: str) -> tupl
         return 0, ""
     each = of_batch / batch
     largest = batch + max(0, int(room / each))
+    # Two digits: the estimate has no more precision.
     magnitude = 10 ** max(0, int(math.log10(largest)) - 1)
     rounded = max(batch, largest // magnitude * magnitude)
     return rounded, (

@@ -60,6 +60,7 @@ def read_operators(traces: Sequence[Path]) -> Operators:
                 kernel = found.kernels.setdefault(str(event.get("name")), Operator())
                 kernel.calls += 1
                 kernel.total_us += float(event.get("dur", 0))
+                # Kernels do not call each other.
                 kernel.own_us = kernel.total_us
         if not found.memory:
             found.memory = _read_memory(events)

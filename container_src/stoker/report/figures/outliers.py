@@ -52,6 +52,7 @@ def find_outliers(profile: Profile, *, most: int = MOST) -> list[Outlier]:
         if len(one) < 3:
             continue
         usual = float(np.median(one.each))
+        # Of tiny steps twice the median is noise: a millisecond more is not.
         late = np.flatnonzero((one.longest > _FACTOR * usual) & (one.longest - usual > 0.001))
         worst = late[np.argsort(one.longest[late])[::-1][:most]]
         found += [(float(one.longest[p]) - usual, one, int(p), usual) for p in worst]

@@ -164,10 +164,10 @@ def _steady_time(steps: Sequence[StepSeries]) -> tuple[float, float]:
 
 
 def _is_steady(values: Floats) -> bool:
-    """It grows in each third: a model that is loaded, or a cache that fills, stops growing."""
-    thirds = [float(np.mean(part)) for part in np.array_split(values, 4)]
-    rises = np.diff(thirds)
-    return bool((rises > 0.1 * (thirds[-1] - thirds[0])).all())
+    """It grows from each quarter to the next; a model that was loaded, or a cache, stops."""
+    quarters = [float(np.mean(part)) for part in np.array_split(values, 4)]
+    rises = np.diff(quarters)
+    return bool((rises > 0.1 * (quarters[-1] - quarters[0])).all())
 
 
 def _bytes_of(profile: Profile, node: str, points: float) -> float:

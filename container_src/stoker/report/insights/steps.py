@@ -25,6 +25,7 @@ def find_skew(run: Run, bill: Bill) -> Insight | None:
     if len({(one.node, one.rank) for one in ranks}) < 2:
         return None
     whole = {one.name: float(np.median(one.each[1:])) for one in ranks}
+    # Without the first step: what happens once there says nothing about the others.
     own = {one.name: float(np.median(own_seconds(one)[1:])) for one in ranks}
     slowest, ratio = find_slowest(whole, own)
     slow = next(one for one in ranks if one.name == slowest)
@@ -118,6 +119,7 @@ def find_evaluation(run: Run, bill: Bill) -> Insight | None:
         + (" and its own loader workers" if waiting else ""),
         lost_seconds=lost,
         share=share,
+        # A guess: half as many evaluations.
         saving_seconds=lost / 2,
         evidence=(f"{steps} evaluation steps, {show_seconds(lost)}", *waiting),
     )
