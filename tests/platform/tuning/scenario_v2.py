@@ -91,10 +91,22 @@ early = make_tuner(
     ),
 )
 early.fit(wait=False)
+hinted = make_estimator()
+hinted.set_hyperparameters(lr=0.01, layers=2, optimizer="adam")
+auto = HyperparameterTuner(
+    hinted,
+    "val:acc",
+    None,
+    metric_definitions=METRICS,
+    autotune=True,
+    max_jobs=1,
+    base_tuning_job_name="auto",
+)
+auto.fit(wait=False)
 stopped = make_tuner(max_jobs=9, base_tuning_job_name="stopped")
 stopped.fit(wait=False)
 stopped.stop_tuning_job()
-for each in (child, several, hyperband, early, stopped):
+for each in (child, several, hyperband, early, auto, stopped):
     each.wait()
 print(
     json.dumps(
@@ -110,6 +122,7 @@ print(
             "definitions": sorted(several.analytics().dataframe()["TrainingJobDefinitionName"]),
             "hyperband": hyperband.describe()["HyperParameterTuningJobStatus"],
             "early": early.describe()["HyperParameterTuningJobStatus"],
+            "auto": json.loads(auto.analytics().dataframe().to_json(orient="records")),
             "stopped": stopped.describe()["HyperParameterTuningJobStatus"],
         }
     )

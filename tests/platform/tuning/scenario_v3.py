@@ -15,6 +15,7 @@ from sagemaker.core.shapes import (
     HyperParameterTuningJobStrategyConfig,
     HyperParameterTuningJobWarmStartConfig,
     ParentHyperParameterTuningJob,
+    TuningJobCompletionCriteria,
 )
 from sagemaker.train import ModelTrainer
 from sagemaker.train.configs import Compute, SourceCode
@@ -56,8 +57,9 @@ parent = ParentHyperParameterTuningJob(
     hyper_parameter_tuning_job_name=tuner.latest_tuning_job.hyper_parameter_tuning_job_name
 )
 child = make_tuner(
-    max_jobs=1,
+    max_jobs=9,
     base_tuning_job_name="child",
+    completion_criteria_config=TuningJobCompletionCriteria(target_objective_metric_value=0.1),
     warm_start_config=HyperParameterTuningJobWarmStartConfig(
         parent_hyper_parameter_tuning_jobs=[parent],
         warm_start_type="IdenticalDataAndAlgorithm",

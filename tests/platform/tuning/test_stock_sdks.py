@@ -82,6 +82,10 @@ def test_sdk_v2_tunes(server):
     assert found["overall"]
     assert found["definitions"] == ["one", "two"]
     assert (found["hyperband"], found["early"]) == ("Completed", "Completed")
+    (row,) = found["auto"]
+    assert row["TrainingJobStatus"] == "Completed", row
+    assert 1 <= row["epochs"] <= 6
+    assert 0.001 <= row["lr"] <= 0.1
     assert found["stopped"] == "Stopped"
 
 
@@ -99,3 +103,4 @@ def test_sdk_v3_tunes(server):
         "stopped": "Stopped",
     }
     assert ended["child"]["OverallBestTrainingJob"]
+    assert sum(ended["child"]["TrainingJobStatusCounters"].values()) < 9, "the target ends it"
