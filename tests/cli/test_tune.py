@@ -197,6 +197,8 @@ def test_ctrl_c_in_the_moment_of_the_end_shows_the_results(monkeypatch):
         (("--range", "lr=.1..2.", "--maximize", "a", "--strategy", "hyperband"), "MaxResource"),
         (("--range", "lr=.1..2.", "--maximize", "a", "--param", "lr=1"), "static and tunable"),
         (("--range", "lr=.1..2.", "--maximize", "a", "--parallel", "0"), "at least 1"),
+        (("--range", "lr=.1..2.", "--maximize", "a", "--seed", "-1"), "at least 0"),
+        (("--range", "lr=.1..2.", "--maximize", "a", "--target", "nan"), "finite number"),
         (("--range", "lr=.1..2.", "--maximize", "a", "--name", "x" * 33), "up to 32"),
     ],
 )

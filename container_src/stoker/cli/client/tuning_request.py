@@ -104,9 +104,13 @@ def _limits(args: argparse.Namespace) -> dict[str, int]:
     limits = {"MaxParallelTrainingJobs": args.parallel}
     if trials is not None:
         limits["MaxNumberOfTrainingJobs"] = trials
-    for option, number in (("--trials", trials), ("--parallel", args.parallel)):
-        if number is not None and number < 1:
-            raise UsageRefused(f"{option} {number}", fix="at least 1")
+    for option, number, least in (
+        ("--trials", trials, 1),
+        ("--parallel", args.parallel, 1),
+        ("--seed", args.seed, 0),
+    ):
+        if number is not None and number < least:
+            raise UsageRefused(f"{option} {number}", fix=f"at least {least}")
     return limits
 
 

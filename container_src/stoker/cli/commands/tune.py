@@ -265,6 +265,6 @@ def _print_end(
     if best := description.get("BestTrainingJob"):
         value = best["FinalHyperParameterTuningJobObjectiveMetric"]
         terminal.line(
-            f"  best    {best['TrainingJobName']}: {value['MetricName']} {value['Value']}"
+            f"  best    {best['TrainingJobName']}: {value['MetricName']} {value['Value']:.6g}"
         )
         terminal.line(f"  again   {command_line(args, 'tune', 'best', name)}")
