@@ -149,6 +149,19 @@ def test_the_loops_of_lightning_and_hugging_face_are_seen(tmp_path):
             assert any(row["flags"] & ACCUMULATED for row in train)
 
 
+def test_saving_and_logging_are_measured_whatever_does_it(tmp_path):
+    done = run(LOOPS.with_name("savers.py"), tmp_path, str(tmp_path / "files"))
+    assert done.returncode == 0, done.stderr
+    truth = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('["')]
+    (steps,) = read_steps(str(tmp_path / "output/profiler"))
+    rows = rows_of(steps)
+    assert len(truth) == 7
+    for row, (part, seconds) in zip(rows, truth, strict=False):
+        assert row[part] == pytest.approx(seconds, rel=0.1, abs=0.0005), (part, row)
+    # Stoker's own checkpoint, two steps later.
+    assert rows[len(truth) + 1]["checkpoint"] > 0
+
+
 def test_single_steps_are_profiled_and_a_profiler_of_the_script_goes_first(tmp_path):
     config = {
         "ProfilingParameters": {

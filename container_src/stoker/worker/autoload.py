@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from stoker.contract.job import Job
     from stoker.metrics.saved_steps import SavedSteps
+    from stoker.profiling.steps.timed_calls import TimedCalls
 
 _SIGUSR1 = 10  # `import signal` would cost a third of Python's own start
 
@@ -66,13 +67,19 @@ def _record_steps_on_request() -> None:
     root = environ.get("STOKER_ROOT") or "/opt/ml"
     file = environ.get("SMPROFILER_CONFIG_PATH") or f"{root}/input/config/profilerconfig.json"
     if "auto" in environ.get("STOKER_PROFILE", "") or os.path.exists(file):
-        call_after_import("torch", _record_steps)
+        from stoker.profiling.steps.timed_calls import MODULES, TimedCalls
+
+        calls = TimedCalls()
+        call_after_import("torch", lambda: _record_steps(calls))
+        # Now: a library imports torch itself, and has given its functions away after that.
+        for module in MODULES:
+            call_after_import(module, lambda module=module: calls.after_import(module))  # type: ignore[misc] # mypy does not infer lambdas with defaults
 
 
-def _record_steps() -> None:
+def _record_steps(timed: TimedCalls) -> None:
     try:
         from stoker.debugging.hook.calls import OutermostCalls
-        from stoker.profiling.steps.attach import record_steps, watch_summary_writer
+        from stoker.profiling.steps.attach import record_steps
 
         listeners: list[OutermostCalls] = []
         recorder = record_steps(lambda enter: listeners.append(OutermostCalls(enter)))
@@ -80,9 +87,7 @@ def _record_steps() -> None:
             if "torch._dynamo" not in sys.modules:
                 call_after_import("torch._dynamo", calls.shield)
         if recorder is not None:
-            call_after_import(
-                "torch.utils.tensorboard.writer", lambda: watch_summary_writer(recorder)
-            )
+            timed.start(recorder)
     except Exception as error:  # a setting that cannot be used, or another torch
         print(f"[stoker] warning: no steps are recorded: {error}", file=sys.stderr)
 

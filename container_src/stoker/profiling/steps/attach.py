@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -56,13 +55,6 @@ def watch_transfers(recorder: Recorder) -> None:
     tensor: Any = torch.Tensor
     for name in ("to", "cuda"):
         setattr(tensor, name, recorder.timed(step_timer.TRANSFER, getattr(tensor, name)))
-
-
-def watch_summary_writer(recorder: Recorder) -> None:
-    """Times the lines of a SummaryWriter, once the script has imported it."""
-    writer: Any = sys.modules["torch.utils.tensorboard.writer"].SummaryWriter
-    for name in [n for n in vars(writer) if n.startswith("add_")]:
-        setattr(writer, name, recorder.timed(step_timer.LOGGING, getattr(writer, name)))
 
 
 class Refresh:
