@@ -11,8 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.checkpoints.interval import young_interval
-from stoker.cli.spot.simulation import Work, exponential_stays, forecast, simulate, trace_stays
-from stoker.cli.spot.young_daly import daly_interval
+from stoker.cli.spot.simulation import (
+    Work,
+    daly_interval,
+    exponential_stays,
+    forecast,
+    simulate,
+    trace_stays,
+)
 from stoker.platform.jobs.spot_trace import Stay, Trace
 
 HOUR = 3600.0

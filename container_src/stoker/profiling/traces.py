@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import os
@@ -9,10 +10,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import torch
+from torch.autograd import profiler as torch_profiler
 from torch.profiler import ProfilerAction
 
 from stoker.contract.rank import read_rank
-from stoker.profiling.rivals import call_before_others_record, is_recorder_taken
 from stoker.profiling.trace_file import MOST_BYTES, write_trace
 from stoker.profiling.window import Window, make_window
 
@@ -110,7 +111,7 @@ class Traces:
         if self._is_taken(ProfilerAction.NONE, profile.current_action):
             return
         self._profile = profile
-        self._forget_others = call_before_others_record(self._give_way)
+        self._forget_others = _call_before_others_record(self._give_way)
         profile.start()
 
     def _step(self, profile: torch.profiler.profile) -> None:
@@ -134,7 +135,7 @@ class Traces:
         return profile
 
     def _is_taken(self, now: ProfilerAction, then: ProfilerAction) -> bool:
-        if now is not ProfilerAction.NONE or then is now or not is_recorder_taken():
+        if now is not ProfilerAction.NONE or then is now or not _is_recorder_taken():
             return False
         _LOG.warning("the script profiles by itself: no traces by Stoker")
         return True
@@ -219,3 +220,40 @@ def _read_rank(job: Job) -> int:
         return distributed.get_rank()
     rank = read_rank(job.environ)
     return rank.number if rank is not None else 0
+
+
+# torch has one recorder for all profilers of a process: two users of it crash the job.
+
+
+def _is_recorder_taken() -> bool:
+    """Whether a profiler records now, or warms up to it, which torch itself does not say."""
+    return torch._C._autograd._profiler_enabled() or any(
+        type(one) is torch_profiler.profile and _is_in_use(one) for one in gc.get_objects()
+    )
+
+
+def _is_in_use(one: torch_profiler.profile) -> bool:
+    return getattr(one, "entered", False) and one.kineto_results is None
+
+
+def _call_before_others_record(give_way: Callable[[], None]) -> Callable[[], None]:
+    """Calls `give_way` before any profiler takes the recorder, ours included.
+
+    A script's own profiler is what its author wants, and one that starts while another runs ends
+    the process by a segmentation fault (torch 2.13).
+
+    Returns:
+        Ends this.
+    """
+    prepare = torch_profiler.profile._prepare_trace
+
+    def give_way_first(taker: torch_profiler.profile) -> None:
+        give_way()
+        prepare(taker)  # type: ignore[no-untyped-call] # torch's own has no types
+
+    def end() -> None:
+        torch_profiler.profile._prepare_trace = prepare  # type: ignore[method-assign] # as below
+
+    # There is no hook for it.
+    torch_profiler.profile._prepare_trace = give_way_first  # type: ignore[method-assign] # see above
+    return end

@@ -10,8 +10,14 @@ from pathlib import Path
 
 from stoker.cli.spot.plot import make_svg
 from stoker.cli.spot.report import BLOCKS, PLAIN_BLOCKS, Prices, Report, make_json, render
-from stoker.cli.spot.simulation import Stays, Work, exponential_stays, forecast, trace_stays
-from stoker.cli.spot.young_daly import daly_interval
+from stoker.cli.spot.simulation import (
+    Stays,
+    Work,
+    daly_interval,
+    exponential_stays,
+    forecast,
+    trace_stays,
+)
 from stoker.machine.docker import ask
 from stoker.machine.failures import UsageRefused
 from stoker.machine.units import read_seconds, show_seconds

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate, cycle, islice
 from statistics import fmean
 
+from stoker.checkpoints.interval import young_interval
 from stoker.platform.jobs.spot_trace import Stay, Trace
 
 Stays = Callable[[int], Iterator[Stay]]
@@ -204,3 +205,20 @@ def _forecast_one(work: Work, *, every_steps: int, stays: Stays, runs: int) -> F
         restart_seconds=fmean(run.restart_seconds for run in done),
         interruptions=fmean(run.interruptions for run in done),
     )
+
+
+def daly_interval(save_cost_seconds: float, mean_up_seconds: float) -> float:
+    """Daly's interval between saves, in seconds of work: exact to a higher order than Young's.
+
+    J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps"
+    (2006).
+
+    Example:
+        >>> round(daly_interval(30, 2 * 3600))
+        638
+    """
+    if save_cost_seconds >= 2 * mean_up_seconds:
+        return mean_up_seconds
+    ratio = math.sqrt(save_cost_seconds / (2 * mean_up_seconds))
+    correction = 1 + ratio / 3 + ratio**2 / 9
+    return young_interval(save_cost_seconds, mean_up_seconds) * correction - save_cost_seconds
