@@ -84,7 +84,7 @@ class DockerEngine:
         self._id = root_id(root.folder)
         self._cli = DockerCli(client, patience_seconds=patience_seconds)
         self._networks = DockerNetworks(self._cli, self._id)
-        self._images = DockerImages(self._cli, lambda: self._has_gpus)
+        self._images = DockerImages(self._cli, lambda: self._has_gpus, self._id)
         self._shaken: set[str] = set()
         self._taken_at: dict[str, float] = {}
         """When a container that waited got its command."""

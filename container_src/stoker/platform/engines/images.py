@@ -25,8 +25,9 @@ _KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}
 class DockerImages:
     """Only what is on this machine is used: nothing is ever pulled."""
 
-    def __init__(self, cli: DockerCli, has_gpus: Callable[[], bool]) -> None:
+    def __init__(self, cli: DockerCli, has_gpus: Callable[[], bool], root_id: str) -> None:
         self._cli = cli
+        self._root_id = root_id
         self._has_gpus = has_gpus
         self._have_code: dict[str, bool] = {}  # by the image's id
 
@@ -93,10 +94,13 @@ class DockerImages:
 
     def _look_for_code(self, identity: str) -> bool:
         """By a container that is never started: an image itself cannot be read."""
-        made = self._cli.ask("create", "--pull", "never", "--entrypoint", "none", identity)
-        if made.code != 0:
+        # The name finds the one again that a server left here when it was killed.
+        name = f"stoker-look-{self._root_id}-{identity[-12:]}"
+        options = ("--name", name, "--pull", "never", "--entrypoint", "none")
+        made = self._cli.ask("create", *options, identity)
+        if made.code != 0 and "is already in use" not in made.tail:
             return False  # the run will say why
-        container = f"/containers/{made.stdout.strip()}"
+        container = f"/containers/{name}"
         try:
             with self._cli.dialled() as connection:
                 connection.request("GET", f"{container}/archive?path={OPT_ML}/code")
