@@ -71,7 +71,7 @@ class AttemptRun:
             pipe_channels = PipeChannels(self.request, self.context, self.control.wake)
             ending.callback(pipe_channels.stop)
             # Before the hosts: a script may open its first FIFO at once.
-            pipe_channels.start(self._hosts_there(record))
+            pipe_channels.start(lambda: self._hosts_there(record))
             self._launch(record)
             syncs = FolderSyncs(self.context.root, self.context.storage, ending)
             syncs.start(self.request)

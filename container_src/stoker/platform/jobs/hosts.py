@@ -256,16 +256,16 @@ class PipeChannels:
             for host in (request.hosts if self._channels else ())
         ]
 
-    def start(self, adopted: Collection[str]) -> None:
+    def start(self, find_adopted: Callable[[], Collection[str]]) -> None:
         """Begin to feed.
 
         Args:
-            adopted: the hosts that an earlier server started.
+            find_adopted: lists the hosts that an earlier server started; the engine is asked.
 
         Raises:
             EngineLost: the hosts run already: what they have read of their pipes is unknown.
         """
-        if self._channels and adopted:
+        if self._channels and find_adopted():
             raise EngineLost(
                 f"the server ended while it fed the Pipe channels {', '.join(self._channels)}: "
                 "the job would have seen only a part of its data",

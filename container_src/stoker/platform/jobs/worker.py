@@ -387,7 +387,8 @@ def clear_attempt(context: JobContext, request: TrainingRequest) -> None:
 def clear_job(context: JobContext, request: TrainingRequest) -> None:
     """Remove everything but the log and what was uploaded."""
     clear_attempt(context, request)
-    context.engine.remove_network(request.name)
+    if len(request.hosts) > 1:  # a single one has no network of its own
+        context.engine.remove_network(request.name)
     context.root.job_dir(request.name).rmdir()
 
 
