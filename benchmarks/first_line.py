@@ -3,9 +3,9 @@
 Usage: python benchmarks/first_line.py [--rounds 5] [--image stoker:cpu] [--json]
 
 Both run the same image and script and take turns; the figures are medians. The platform is up,
-as after a first job. The second row adds an unchanged channel of 2 GB to ours, the third 4 GB of
-unrelated objects in S3 (sparse files: only their names and sizes count); both are compared with
-the first row.
+as after a first job. The second row adds an unchanged channel of 2 GB to ours, the third is a
+second platform with 4 GB of unrelated objects in S3 (sparse files: only their names and sizes
+count); both are compared with the first row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from figures import CannotMeasure, Figure, run, say
@@ -26,6 +27,7 @@ _LINE = b"the first line"
 _SCRIPT = f"print({_LINE.decode()!r}, flush=True)\n"
 _GIGABYTE = 10**9
 _BUCKET = "sagemaker-us-east-1-000000000000"
+_STOKER = [sys.executable, "-m", "stoker.cli.main"]
 
 
 def main() -> int:
@@ -45,27 +47,31 @@ def measure(args: argparse.Namespace) -> list[Figure]:
         (work / "source/train.py").write_text(_SCRIPT)
         (work / "small/words.txt").write_text("coal")
         _make_files(work / "large", 4, _GIGABYTE // 2)
-        stoker = [sys.executable, "-m", "stoker.cli.main"]
-        place = ["--root", str(work / "root")]
-        _call([*stoker, "local", "up", "--detach", "--engine", "docker", *place])
-        try:
-            ours = [*stoker, "train", str(work / "source/train.py"), "--image", args.image, *place]
-            mount = f"{work}/source:/mnt:ro"
-            bare = ["docker", "run", "--rm", "--volume", mount, "--entrypoint", "python3"]
-            bare += [args.image, "/mnt/train.py"]
+        _make_files(work / "full/s3" / _BUCKET / "unrelated", 8, _GIGABYTE // 2)
+        mount = f"{work}/source:/mnt:ro"
+        bare = ["docker", "run", "--rm", "--volume", mount, "--entrypoint", "python3"]
+        with _platform(work / "root"), _platform(work / "full"):
+            train = [*_STOKER, "train", str(work / "source/train.py"), "--image", args.image]
+            small = ["--channel", f"train={work / 'small'}"]
+            large = ["--channel", f"train={work / 'large'}"]
             commands = {
-                "small": [*ours, "--channel", f"train={work / 'small'}"],
-                "large": [*ours, "--channel", f"train={work / 'large'}"],
-                "bare": bare,
+                "small": [*train, *small, "--root", str(work / "root")],
+                "large": [*train, *large, "--root", str(work / "root")],
+                "bare": [*bare, args.image, "/mnt/train.py"],
+                "full": [*train, *small, "--root", str(work / "full")],
             }
             say(f"{args.rounds} rounds of stoker train and docker run …")
-            taken = _take_turns(commands, args.rounds)
-            _make_files(work / "root/s3" / _BUCKET / "unrelated", 8, _GIGABYTE // 2)
-            say("the same with 4 GB of unrelated objects …")
-            full = _take_turns({"full": commands["small"]}, args.rounds)
-        finally:
-            _call([*stoker, "local", "down", *place])
-    return _make_figures({**taken, **full})
+            return _make_figures(_take_turns(commands, args.rounds))
+
+
+@contextmanager
+def _platform(root: Path) -> Iterator[None]:
+    place = ["--root", str(root)]
+    _call([*_STOKER, "local", "up", "--detach", "--engine", "docker", *place])
+    try:
+        yield
+    finally:
+        _call([*_STOKER, "local", "down", *place])
 
 
 def _make_figures(taken: dict[str, float]) -> list[Figure]:
