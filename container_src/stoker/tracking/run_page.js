@@ -85,6 +85,7 @@ function drawTable() {
     const cell = document.createElement("th");
     cell.textContent = clip(column.label, 28) + (column.key === sortedBy ? (ascending ? " ↑" : " ↓") : "");
     cell.title = column.label;
+    if (!column.show && runs.some((r) => isNumber(column.get(r)))) cell.className = "number";
     cell.onclick = () => { ascending = sortedBy === column.key ? !ascending : false; sortedBy = column.key; drawTable(); };
     row.append(cell);
   }
@@ -132,11 +133,14 @@ function makeLogTicks(low, high) {
 function pad([low, high]) { const room = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1; return [low - room, high + room]; }
 const empty = (node, text) => { const p = document.createElement("p"); p.className = "empty"; p.textContent = text; node.replaceChildren(p); };
 
-// A scale of numbers, or of categories: place in 0…1, ticks with texts.
+// A scale of numbers, or of categories: place in 0…1, ticks with texts. It is logarithmic where
+// the numbers span two powers of ten, as learning rates do.
 function makeScale(values) {
   const known = values.filter((v) => !isMissing(v));
   if (known.every(isNumber)) {
-    const [low, high] = pad([Math.min(...known), Math.max(...known)]);
+    const least = Math.min(...known), most = Math.max(...known), isLog = least > 0 && most >= 100 * least;
+    const [low, high] = pad(isLog ? [Math.log10(least), Math.log10(most)] : [least, most]);
+    if (isLog) return { place: (v) => (Math.log10(v) - low) / (high - low), ticks: makeLogTicks(low, high).map((t) => [10 ** t, show(10 ** t)]) };
     return { place: (v) => (v - low) / (high - low), ticks: makeTicks(low, high, 6).map((t) => [t, show(t)]) };
   }
   const words = [...new Set(known.map(String))].sort();
@@ -205,8 +209,9 @@ function drawScatter() {
 function drawParallel() {
   const by = axisOf("color"), node = $("parallel");
   const drawn = by ? shown.filter((r) => !isMissing(by.get(r))).slice(0, 500) : [];
-  const isCommon = (a) => drawn.filter((r) => !isMissing(a.get(r))).length * 2 > drawn.length;  // a rare one would be an empty axis
-  const used = [...shownParams.map((n) => axes.find((a) => a.key === `params.${n}`)).filter(isCommon).slice(0, 7), by].filter((a, i, all) => a && all.indexOf(a) === i);
+  // An axis says something if most runs have the value, and not all of them the same one.
+  const says = (a) => { const known = drawn.map(a.get).filter((v) => !isMissing(v)); return known.length * 2 > drawn.length && new Set(known.map(String)).size > 1; };
+  const used = [...shownParams.map((n) => axes.find((a) => a.key === `params.${n}`)).filter(says).slice(0, 7), by].filter((a, i, all) => a && all.indexOf(a) === i);
   if (used.length < 2 || !drawn.length) return empty(node, "It needs runs with parameters and the chosen value.");
   node.replaceChildren();
   const svg = add(node, "svg", { viewBox: "0 0 1000 330", role: "img", "aria-label": "parallel coordinates" });
@@ -252,7 +257,7 @@ function drawLineage() {
     const group = add(svg, "g");
     add(group, "rect", { x, y: cy - 18, width: w, height: 36, rx: 6, class: `box ${css}` });
     add(group, "text", { x: x + 8, y: cy - 4, class: "name" }, clip(kind + (more ? `  ${more.slice(0, 15)}` : ""), 42));
-    add(group, "text", { x: x + 8, y: cy + 12 }, clipLeft(uri, 44));
+    add(group, "text", { x: x + 8, y: cy + 12 }, clipLeft(uri, 40));
     add(group, "title", {}, `${kind} ${uri} ${more}`.trim());
   };
   for (const item of left.values()) put(X[0], y(item.at, left.size), item.kind, item.uri, item.more, "");
@@ -275,5 +280,5 @@ $("all").onclick = () => { for (const run of shown.slice(0, 100)) selected.add(r
 $("none").onclick = () => { selected.clear(); drawAll(); };
 const counts = {};
 for (const run of runs) counts[run.status || "unknown"] = (counts[run.status || "unknown"] || 0) + 1;
-$("lead").textContent = [`${facts.total} runs in ${new Set(runs.map((r) => r.experiment)).size} experiments`, ...Object.entries(counts).map(([s, n]) => `${n} ${s.toLowerCase()}`)].join(" · ");
+$("lead").textContent = [`${facts.total} runs in ${new Set(runs.map((r) => r.experiment)).size} experiments`, ...Object.entries(counts).map(([s, n]) => `${n} ${s.replace(/(?<=[a-z])[A-Z]/, " $&").toLowerCase()}`)].join(" · ");
 if (runs.length) drawAll(); else $("charts").remove();
