@@ -83,14 +83,15 @@ class JobRecorder:
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Look once more, and no more: `stoker runs` reads the store while no server runs."""
         self._ended.set()
         if self._thread.ident is not None:  # it was started
             self._thread.join()
 
     def _watch(self) -> None:
-        said = ""
-        while not self._ended.wait(_LOOK_SECONDS):
+        said, is_over = "", False
+        while not is_over:
+            is_over = self._ended.wait(_LOOK_SECONDS)
             try:
                 self.look()
                 said = ""
