@@ -200,9 +200,20 @@ def test_a_job_of_elsewhere_is_imported_with_its_curves(runs, root, tmp_path, ca
     assert (found["experiment"], found["parameters"]) == ("Cloud", {"lr": 0.3})
     assert (found["metrics"]["loss"]["count"], found["metrics"]["loss"]["step"]) == (3, 2)
     assert "there is a run of this name" in runs("import", str(tmp_path / "output"))
-    (folder / "run.json").write_text('{"schema": "stoker.run/1", "job": "x", "started": []}')
-    assert main(["runs", "import", str(folder), "--root", str(root.folder)]) == 1
-    assert "damaged" in capsys.readouterr().out
+    whole = json.loads((folder / "run.json").read_text())
+    for damage in (
+        {"started": []},
+        {"ended": 1e300},
+        {"inputs": {"train": {"uri": "s3://b/k", "bytes": "many"}}},
+        {"source_code": {"uri": "s3://b/k", "objects": None}},
+        {"packages": ["torch"]},
+        {"metrics": {"loss": {"last": 1.0, "step": 2**70}}, "job": "without-lines"},
+    ):
+        (folder / "run.json").write_text(json.dumps({**whole, "job": "other", **damage}))
+        if "metrics" in damage:
+            (folder / "metrics.jsonl").unlink()
+        assert main(["runs", "import", str(folder), "--root", str(root.folder)]) == 1, damage
+        assert "damaged" in capsys.readouterr().out
     (tmp_path / "empty").mkdir()
     assert main(["runs", "import", str(tmp_path / "empty"), "--root", str(root.folder)]) == 2
 

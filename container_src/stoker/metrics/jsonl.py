@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from stoker.contract.job import Job
 
+_MOST_STEP = 2**63  # as far as the tables reach that steps are kept in
 FOLDER = "stoker"
 """Below output/data, so that it ends up in output.tar.gz."""
 
@@ -70,6 +71,7 @@ def parse_lines(lines: Iterable[str]) -> Iterator[tuple[float, int, dict[str, fl
             entry = json.loads(line)
             metrics = {name: float(value) for name, value in entry["metrics"].items()}
             at, step = float(entry.get("time", 0.0)), int(entry["step"])
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             continue
-        yield at, step, metrics
+        if math.isfinite(at) and abs(step) < _MOST_STEP:
+            yield at, step, metrics

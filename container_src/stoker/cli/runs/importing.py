@@ -6,7 +6,7 @@ import math
 import tarfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from stoker.platform.tracking.job_facts import make_trial_name
 from stoker.platform.tracking.tracked import add_experiment, find_or_add, join_trial
 from stoker.storage.s3 import S3Prefix
 from stoker.tracking.records import Artifact, Experiment, Run, RunStatus, Trial
-from stoker.tracking.series import Point
+from stoker.tracking.series import MOST_SECONDS, MOST_STEP, Point
 from stoker.tracking.store import RecordExists, RunStore
 
 _ARCHIVE = "output.tar.gz"
@@ -32,6 +32,11 @@ _STATUSES: Mapping[str, RunStatus] = {
     "Stopped": "Stopped",
 }
 _BATCH = 50_000
+_PART: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("uri", "hash", "hashed", "error", "git_commit"), str),
+    **dict.fromkeys(("objects", "bytes"), int),
+    "git_dirty": bool,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,7 +150,7 @@ def _import_one(store: RunStore, found: FoundRun, experiment: str) -> Imported:
         facts = parse_run_file(found.content)
         run = make_run(facts)
         points = list(_list_points(facts, found.metrics))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         problem = f"its run.json is damaged: {error}"
         return Imported(place=found.place, problem=problem)
     try:
@@ -164,37 +169,48 @@ def _import_one(store: RunStore, found: FoundRun, experiment: str) -> Imported:
 def make_run(facts: Mapping[str, Any]) -> Run:
     """The record of a run.json. Raises KeyError and the like where it does not fit."""
     job = str(facts["job"]) or f"imported-{uuid.uuid4().hex[:8]}"
-    ended = float(facts["ended"])
-    inputs = facts.get("inputs", {})
+    started, ended = _read_time(facts["started"]), _read_time(facts["ended"])
+    inputs = {str(name): _read_part(part) for name, part in facts.get("inputs", {}).items()}
     image = facts.get("image", {})
-    code = {"uri": "", **facts.get("source_code", {})}
-    code |= {key: facts[key] for key in ("git_commit", "git_dirty") if key in facts}
+    code = {"uri": "", **_read_part({**facts, **facts.get("source_code", {})})}
     return Run(
         name=f"{job}-aws-training-job",
         id=str(facts.get("mlflow_run_id") or uuid.uuid4().hex),
-        created=float(facts["started"]),
+        created=started,
         modified=time.time(),
         status=_STATUSES.get(str(facts["status"]), "Failed"),
         message=str(facts.get("message", "")),
-        started=float(facts["started"]),
+        started=started,
         ended=ended,
         parameters={
             str(name): _read_number(str(text))
             for name, text in facts.get("hyperparameters", {}).items()
         },
-        inputs={str(name): Artifact(uri=str(part["uri"])) for name, part in inputs.items()},
+        inputs={name: Artifact(uri=part["uri"]) for name, part in inputs.items()},
         source=str(facts.get("arn", "")),
         source_type="SageMakerTrainingJob" if facts.get("arn") else "",
         tags={"stoker.imported": time.strftime("%Y-%m-%d")},
         lineage={
             "job": job,
-            "inputs": dict(inputs),
+            "inputs": inputs,
             "image": {"name": str(image.get("name", "")), "digest": ""},
             "source_code": code,
-            "packages": dict(facts.get("packages", {})),
+            "packages": {str(k): str(v) for k, v in facts.get("packages", {}).items()},
             "python": str(facts.get("python", "")),
         },
     )
+
+
+def _read_time(value: Any) -> float:  # noqa: ANN401 - JSON
+    seconds = float(value)
+    if not 0 <= seconds <= MOST_SECONDS:
+        raise ValueError(f"{seconds} is not a time")
+    return seconds
+
+
+def _read_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    """An input or the code: what is known of it, of the types that the comparison expects."""
+    return {name: kind(part[name]) for name, kind in _PART.items() if name in part}
 
 
 def _read_number(text: str) -> str | float:
@@ -210,16 +226,20 @@ def _list_points(facts: Mapping[str, Any], lines: bytes) -> Iterator[tuple[str, 
     """The lines of metrics.jsonl; without them, the last values that run.json has."""
     latest: dict[tuple[str, int], Point] = {}
     for at, step, metrics in parse_lines(lines.decode("utf-8", "replace").splitlines()):
+        moment = round(_read_time(at) * 1000)
         for name, value in metrics.items():
             # After a resume the later line of a step counts.
-            latest[name, step] = Point(step, round(at * 1000), value)
+            latest[name, step] = Point(step, moment, value)
     if latest:
         yield from ((name, point) for (name, _), point in latest.items())
         return
     for name, summary in facts.get("metrics", {}).items():
         if summary["last"] is not None:
             moment = round(float(facts["ended"]) * 1000)
-            yield str(name), Point(int(summary["step"]), moment, float(summary["last"]))
+            step = int(summary["step"])
+            if abs(step) > MOST_STEP:
+                raise ValueError(f"step {step} is too large")
+            yield str(name), Point(step, moment, float(summary["last"]))
 
 
 def _join(store: RunStore, experiment: str, run: str) -> None:
