@@ -114,6 +114,17 @@ def test_nan_and_infinity_survive_and_spoil_no_statistics(store):
     assert math.isnan(summary.last.value)
 
 
+def test_values_near_the_largest_number_are_kept_without_a_deviation(store):
+    values = [1e300, -1e300, 1.7e308, 1.7e308, -1.7e308, -1.7e308]
+    for part in (values[:1], values[1:2], values[2:4], values[4:]):
+        store.log("r", [("loss", Point(i, i, value)) for i, value in enumerate(part)])
+    assert [point.value for point in store.read_points("r", "loss")] == values
+    (summary,) = store.summaries()["r"]
+    assert (summary.count, summary.low, summary.high) == (6, -1.7e308, 1.7e308)
+    assert -1.7e308 <= summary.mean <= 1.7e308
+    assert summary.deviation is None
+
+
 def test_the_statistics_of_batches_are_those_of_the_whole(store):
     values = [1e9 + math.sin(i) for i in range(2500)]
     for start in range(0, 2500, 99):

@@ -56,6 +56,8 @@ in the row: the long columns behind them are on pages that a thinned read does n
 
 _PEAK = struct.Struct("<qqdd")
 MOST_STEP = 2**63 - 1
+MOST_SECONDS = 253_402_300_799.0
+"""The end of the year 9999: no client can show a later time, and some send nanoseconds."""
 
 
 class Point(NamedTuple):
@@ -85,7 +87,7 @@ class Summary:
     high: float | None
     mean: float | None
     deviation: float | None
-    """Of the population."""
+    """Of the population; None where it is larger than any number."""
 
     last: Point
     """Of the highest step; of several, the latest."""
@@ -122,13 +124,15 @@ def _summarise(before: Sequence[float | None], points: Sequence[Point]) -> tuple
         low = min(values) if low is None else min(low, *values)
         high = max(values) if high is None else max(high, *values)
         # Two parts' means and squared differences, joined (Chan et al.): no cancellation.
-        own_mean = math.fsum(values) / len(values)
-        own_squares = math.fsum((value - own_mean) ** 2 for value in values)
+        own_mean = _mean(values)
+        own_squares = _sum_squares(value - own_mean for value in values)
         old = finite or 0
         total = old + len(values)
         apart = own_mean - (mean or 0.0)
-        mean = (mean or 0.0) + apart * len(values) / total
-        squares = (squares or 0.0) + own_squares + apart * apart * old * len(values) / total
+        # `apart` is infinite between the largest and the lowest number there is.
+        mean = min(max(low, (mean or 0.0) + apart * (len(values) / total)), high)
+        between = _sum_squares([apart]) * (old * len(values) / total) if old else 0.0
+        squares = (squares or 0.0) + own_squares + between
         finite = total
     newest = max(points, key=lambda point: point[:2])
     # Of equal steps and times the later arrival counts; max() returns the first.
@@ -136,6 +140,22 @@ def _summarise(before: Sequence[float | None], points: Sequence[Point]) -> tuple
     if last_step is None or newest[:2] >= (last_step, last_ms):
         last_step, last_ms, last_value = newest
     return finite, low, high, mean, squares, last_step, last_ms, last_value
+
+
+def _mean(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:  # of numbers near the largest
+        return math.fsum(value / len(values) for value in values)
+
+
+def _sum_squares(values: Iterable[float]) -> float:
+    """Infinity where it is larger than any number; `**` would raise OverflowError."""
+    squares = [value * value for value in values]
+    try:
+        return math.fsum(squares)
+    except OverflowError:
+        return math.inf
 
 
 def _pack_full_blocks(connection: sqlite3.Connection, key: int) -> None:
@@ -277,7 +297,7 @@ def read_summaries(
             low=low,
             high=high,
             mean=mean if finite else None,
-            deviation=math.sqrt(squares / finite) if finite else None,
+            deviation=math.sqrt(squares / finite) if finite and squares < math.inf else None,
             last=Point(step, time_ms, math.nan if value is None else value),
         )
         found.setdefault(run, []).append(summary)

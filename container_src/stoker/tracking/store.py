@@ -100,10 +100,10 @@ class RunStore:
             RecordExists: there is one of its kind and name.
         """
         kind = type(record).__name__
-        self._note_change(kind)
         row = (kind, record.name.lower(), _id_of(record), record.created, _to_text(record))
         try:
             with self.transaction():
+                self._note_change(kind)
                 self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?)", row)
         except sqlite3.IntegrityError as error:
             text = f"{kind.lower()} '{record.name}' already exists"
@@ -179,8 +179,8 @@ class RunStore:
                 series.remove(self._connection, record.name.lower())
 
     def _note_change(self, kind: str) -> None:
-        with self._lock:
-            self._changes[kind] = self._changes.get(kind, 0) + 1
+        """In the transaction of the change: a list read before it must be read again."""
+        self._changes[kind] = self._changes.get(kind, 0) + 1
 
     def _delete(self, kind: type[Record], name: str) -> None:
         self._note_change(kind.__name__)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -127,12 +128,73 @@ def test_bad_requests_are_refused(server):
         ("runs/search", {"page_token": "9" * 5000}, "INVALID_PARAMETER_VALUE"),
     ):
         assert call(server, path, json.dumps(body))[1]["error_code"] == code, body
+    dataset = {"name": "d", "digest": "1"}
+    for path, body in (
+        ("runs/log-inputs", {"datasets": [{"dataset": dataset, "tags": 5}]}),
+        ("runs/log-inputs", {"datasets": [{"dataset": dataset, "tags": ["a"]}]}),
+        ("runs/outputs", {"models": [{"model_id": "m-0", "step": [1]}]}),
+        ("runs/log-model", {"model_json": "5"}),
+        ("experiments/update", {"experiment_id": "0", "new_name": "mine"}),
+        ("logged-models", {"experiment_id": "99"}),
+    ):
+        answer = call(server, path, json.dumps({"run_id": run, **body}))[1]
+        assert answer["error_code"] in ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"), body
     refused = call(server, "experiments/get-by-name")
     assert refused[1]["error_code"] == "INVALID_PARAMETER_VALUE"
     for text in ("metrics.loss <", "loss ? 1", "params.a = 'x' or params.b = 'y'"):
         body = json.dumps({"experiment_ids": ["1"], "filter": text})
         refused = call(server, "runs/search", body)
         assert refused[1]["error_code"] == "INVALID_PARAMETER_VALUE", text
+
+
+def test_what_one_client_may_send_does_not_hide_the_runs_from_another(server):
+    late = {"experiment_id": "0", "start_time": 2**53 - 1}  # the year 287396
+    run = call(server, "runs/create", json.dumps(late))[1]["run"]["info"]["run_id"]
+    model = call(server, "logged-models", '{"name": "m"}')[1]["model"]["info"]["model_id"]
+    for path, body in (
+        ("runs/set-tag", {"key": "mlflow.log-model.history", "value": "5"}),
+        ("runs/log-model", {"model_json": '{"artifact_path": "m"}'}),
+        ("runs/log-inputs", {"datasets": [{"dataset": {"name": ["d"], "digest": 1}}]}),
+        (
+            "runs/log-batch",
+            {"metrics": [{"key": "m", "value": True, "timestamp": 2**60, "model_id": model}]},
+        ),
+        ("runs/log-batch", {"metrics": [{"key": "m", "value": 1e300}] * 2}),
+    ):
+        assert call(server, path, json.dumps({"run_id": run, **body}))[0] == 200, body
+    (found,) = call(server, "runs/search", '{"experiment_ids": ["0"]}')[1]["runs"]
+    assert found["inputs"]["dataset_inputs"] == [
+        {"dataset": {"name": "['d']", "digest": "1"}, "tags": []}
+    ]
+    tags = {each["key"]: each["value"] for each in found["data"]["tags"]}
+    assert tags["mlflow.log-model.history"] == '[{"artifact_path": "m"}]'
+    (logged,) = call(server, "logged-models/search", '{"experiment_ids": ["0"]}')[1]["models"]
+    assert logged["data"]["metrics"][0]["value"] == 1.0
+    (seen,) = server.boto("sagemaker").search(Resource="ExperimentTrialComponent")["Results"]
+    metric = seen["TrialComponent"]["Metrics"][0]
+    assert (metric["Count"], metric["Max"], "StdDev" in metric) == (3, 1e300, False)
+
+
+def test_two_clients_that_tag_one_run_lose_no_tag(server):
+    run = call(server, "runs/create", '{"experiment_id": "0"}')[1]["run"]["info"]["run_id"]
+    model = call(server, "logged-models", '{"name": "m"}')[1]["model"]["info"]["model_id"]
+    call(server, "registered-models/create", '{"name": "m"}')
+
+    def tag(number: int) -> None:
+        pair = {"key": f"k{number}", "value": "v"}
+        call(server, "runs/set-tag", json.dumps({"run_id": run, **pair}))
+        call(server, "runs/delete-tag", json.dumps({"run_id": run, "key": f"k{number - 8}"}))
+        call(server, "registered-models/set-tag", json.dumps({"name": "m", **pair}))
+        call(server, f"logged-models/{model}/params", json.dumps({"params": [pair]}))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(tag, range(40)))
+    search = call(server, "runs/search", '{"experiment_ids": ["0"]}')[1]["runs"]
+    assert len(call(server, "registered-models/get?name=m")[1]["registered_model"]["tags"]) == 40
+    found = call(server, f"logged-models/{model}")[1]["model"]
+    assert len(found["data"]["params"]) == 40
+    tags = {each["key"] for each in search[0]["data"]["tags"]}
+    assert {f"k{number}" for number in range(32, 40)} <= tags
 
 
 def test_a_whole_number_of_sagemakers_clients_is_a_parameter(server):

@@ -182,7 +182,7 @@ def _integer(_shape: Shape, value: object, path: str) -> object:
     return value
 
 
-def _number(_shape: Shape, value: object, path: str) -> object:
+def _number(_shape: Shape, value: object, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong_type(value, "a Number", path)
     return value
@@ -192,7 +192,10 @@ def _float(shape: Shape, value: object, path: str) -> object:
     """JSON has no other spelling for these three."""
     if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
         return float(value)
-    return _number(shape, value, path)
+    try:
+        return float(_number(shape, value, path))
+    except OverflowError:
+        raise _wrong_type(value, "a Double", path) from None
 
 
 def _boolean(_shape: Shape, value: object, path: str) -> object:
@@ -203,7 +206,7 @@ def _boolean(_shape: Shape, value: object, path: str) -> object:
 
 def _timestamp(shape: Shape, value: object, path: str) -> object:
     seconds = _number(shape, value, path)
-    if isinstance(seconds, int | float) and not _FIRST_SECOND <= seconds < _LAST_SECOND:
+    if not _FIRST_SECOND <= seconds < _LAST_SECOND:
         place = path.lstrip(".")
         text = f"{str(seconds)[:30]} at '{place}' is not a time: seconds since 1970 are expected"
         raise ApiFault("SerializationException", text)

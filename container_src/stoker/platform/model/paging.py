@@ -45,7 +45,7 @@ def make_page(
         size: how many, without MaxResults.
 
     Raises:
-        ApiFault: the token is not one of this list.
+        ApiFault: the token is not one of this list, or MaxResults is below 1.
     """
     is_falling = params.get("SortOrder", "Ascending") == "Descending"
     placed = [(key(row), row) for row in rows]
@@ -59,6 +59,8 @@ def make_page(
         except TypeError as error:  # a token of a list in another order
             raise validation(f"Invalid NextToken: {params['NextToken']}") from error
     size = params.get("MaxResults", size)
+    if size < 1:  # the model of some operations has no least value
+        raise validation(f"MaxResults must be 1 or more; it is {size}.")
     page = placed[:size]
     token = _make_token(page[-1][0]) if len(placed) > size else ""
     return Page(rows=[row for _, row in page], token=token)

@@ -7,17 +7,24 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from stoker.platform.tracking.mlflow_search import Searchable, invalid, missing, require
-from stoker.platform.tracking.mlflow_shapes import read_pairs, show_pairs
+from stoker.platform.tracking.mlflow_shapes import (
+    read_pairs,
+    read_point,
+    show_pairs,
+    show_point,
+)
 from stoker.platform.tracking.tracked import Answer, Operation, Params, read_experiment
 from stoker.tracking.records import LoggedModel, Run
 from stoker.tracking.run_filter import Facts
 from stoker.tracking.store import RecordMissing, RunStore
 
+T = TypeVar("T")
 _STATUSES = ("PENDING", "READY", "UPLOAD_FAILED")
 _HISTORY = "mlflow.log-model.history"
+_DATASET_OF_METRIC = ("dataset_name", "dataset_digest")
 _TIMES = ("creation_timestamp", "creation_time", "last_updated_timestamp")
 _MODELS = Searchable(
     numbers=_TIMES,
@@ -27,7 +34,7 @@ _MODELS = Searchable(
 
 
 class LoggedModelOperations:
-    """Safe to call from several threads."""
+    """Each operation that changes anything is called in a transaction."""
 
     def __init__(self, store: RunStore) -> None:
         self._store = store
@@ -72,10 +79,11 @@ class LoggedModelOperations:
         return self._answer(model)
 
     def _find(self, params: Params) -> LoggedModel:
+        id_ = require(params, "model_id")
         try:
-            return self._store.read(LoggedModel, params["model_id"])
+            return self._store.read(LoggedModel, id_)
         except RecordMissing:
-            raise missing(f"Logged model with ID '{params['model_id']}' not found") from None
+            raise missing(f"Logged model with ID '{id_}' not found") from None
 
     def _change(self, params: Params, **fields: Any) -> Answer:  # noqa: ANN401 - of a LoggedModel
         name = self._find(params).name
@@ -110,9 +118,15 @@ class LoggedModelOperations:
         for metric in metrics:
             if not metric.get("model_id"):
                 continue
+            new = {
+                **show_point(str(metric["key"]), read_point(metric)),
+                **{key: str(metric[key]) for key in _DATASET_OF_METRIC if metric.get(key)},
+                "model_id": str(metric["model_id"]),
+                "run_id": run,
+            }
             known = self._find(metric).metrics
-            others = [each for each in known if _identify(each) != _identify(metric)]
-            self._change(metric, metrics=[*others, {**metric, "run_id": run}])
+            others = [each for each in known if _identify(each) != _identify(new)]
+            self._change(metric, metrics=[*others, new])
 
     def _search(self, params: Params) -> Answer:
         """Of experiments, newest first."""
@@ -129,41 +143,42 @@ class LoggedModelOperations:
 
     def _change_run(self, params: Params, change: Callable[[Run], Run]) -> Answer:
         id_ = str(params.get("run_id", ""))
-        with self._store.transaction():
-            try:
-                name = self._store.read_id(Run, id_).name
-            except RecordMissing:
-                raise missing(f"Run with id={id_} not found") from None
-            self._store.change(Run, name, change)
+        try:
+            name = self._store.read_id(Run, id_).name
+        except RecordMissing:
+            raise missing(f"Run with id={id_} not found") from None
+        self._store.change(Run, name, change)
         return {}
 
     def _add_outputs(self, params: Params) -> Answer:
         new = [
-            {"model_id": require(each, "model_id"), "step": int(each.get("step") or 0)}
+            {"model_id": require(each, "model_id"), "step": _read_step(each)}
             for each in params.get("models", ())
         ]
         return self._change_run(params, lambda run: replace(run, models=[*run.models, *new]))
 
     def _add_inputs(self, params: Params) -> Answer:
         """Of several with the same name and digest the last one stays."""
-        new = {_identify_dataset(each): each for each in params.get("datasets", ())}
-        return self._change_run(
-            params,
-            lambda run: replace(
-                run,
-                datasets=list({**{_identify_dataset(e): e for e in run.datasets}, **new}.values()),
-            ),
-        )
+        new = [_read_dataset(each) for each in params.get("datasets", ())]
+
+        def add(run: Run) -> Run:
+            by_name = {
+                (each["dataset"]["name"], each["dataset"]["digest"]): each
+                for each in (*run.datasets, *new)
+            }
+            return replace(run, datasets=list(by_name.values()))
+
+        return self._change_run(params, add)
 
     def _note_model(self, params: Params) -> Answer:
         """As MLflow 2's server does: one tag has all models of a run."""
-        try:
-            model = json.loads(params.get("model_json") or "{}")
-        except ValueError as error:
-            raise invalid(f"model_json is not JSON: {error}") from error
+        model = _read_json(params.get("model_json"), dict)
+        if model is None:
+            raise invalid("model_json is not a JSON object")
 
         def note(run: Run) -> Run:
-            models = [*json.loads(run.tags.get(_HISTORY, "[]")), model]
+            # Any client may have set the tag to any text.
+            models = [*(_read_json(run.tags.get(_HISTORY), list) or ()), model]
             return replace(run, tags={**run.tags, _HISTORY: json.dumps(models)})
 
         return self._change_run(params, note)
@@ -186,15 +201,34 @@ class LoggedModelOperations:
 
 
 def _identify(metric: Params) -> tuple[object, ...]:
-    return tuple(metric.get(key) for key in ("key", "dataset_name", "dataset_digest"))
+    return tuple(metric.get(key) for key in ("key", *_DATASET_OF_METRIC))
 
 
-def _identify_dataset(given: Params) -> tuple[str, str]:
-    """Raises ApiFault: it is not a data set."""
-    dataset = given.get("dataset")
+def _read_step(params: Params) -> int:
+    """Raises ApiFault: it is not a number."""
+    return read_point({**params, "value": 0}).step
+
+
+def _read_dataset(given: Params) -> Answer:
+    """A data set and its tags, all of them texts. Raises ApiFault: it is not one."""
+    dataset, tags = given.get("dataset"), given.get("tags") or []
     if not isinstance(dataset, dict):
         raise invalid("Missing value for required parameter 'dataset'")
-    return require(dataset, "name"), require(dataset, "digest")
+    if not isinstance(tags, list) or not all(isinstance(tag, dict) for tag in tags):
+        raise invalid("The tags of a data set must be a list of objects")
+    for name in ("name", "digest"):
+        require(dataset, name)
+    texts = {key: str(value) for key, value in dataset.items() if value is not None}
+    return {"dataset": texts, "tags": show_pairs(read_pairs(tags))}
+
+
+def _read_json(text: object, kind: type[T]) -> T | None:
+    """None for anything else than JSON of this kind."""
+    try:
+        found = json.loads(str(text))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, kind) else None
 
 
 def _make_facts(model: LoggedModel) -> Facts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from stoker.platform.tracking.mlflow_shapes import (
     RunView,
     read_pairs,
     read_point,
+    read_time,
     show_experiment,
     show_point,
 )
@@ -46,6 +47,7 @@ from stoker.tracking.run_filter import Facts
 from stoker.tracking.store import RecordExists, RecordMissing, RunStore
 
 _MOST_POINTS = 25_000
+_READS = re.compile("^GET |/search$|/get-latest-versions$")
 _NAME_TAG = "mlflow.runName"
 _RUNS = Searchable(
     numbers=("start_time", "end_time", "created", "Created"),
@@ -69,6 +71,25 @@ class MlflowOperations:
 
     def operations(self) -> dict[str, Operation]:
         """Method and path behind /api/2.0/mlflow/ → what answers it."""
+        rows = {
+            **self._own_operations(),
+            **self._models.operations(),
+            **ModelRegistryOperations(self._store).operations(),
+        }
+        return {
+            name: row if _READS.search(name) else self._whole(row) for name, row in rows.items()
+        }
+
+    def _whole(self, operation: Operation) -> Operation:
+        """Done wholly or not at all, and not between another writer's reading and writing."""
+
+        def answer(params: Params) -> Mapping[str, Any]:
+            with self._store.transaction():
+                return operation(dict(params))
+
+        return answer
+
+    def _own_operations(self) -> dict[str, Operation]:
         return {
             "POST experiments/create": self._create_experiment,
             "GET experiments/get": lambda p: self._show_experiment(self._experiment(p)),
@@ -96,8 +117,6 @@ class MlflowOperations:
             "POST runs/delete-tag": self._delete_tag,
             "POST runs/search": self._search_runs,
             "GET metrics/get-history": self._get_history,
-            **self._models.operations(),
-            **ModelRegistryOperations(self._store).operations(),
         }
 
     # ---- experiments
@@ -145,14 +164,15 @@ class MlflowOperations:
 
     def _rename_experiment(self, params: Params) -> Answer:
         old, new = self._experiment(params), require(params, "new_name")
-        with self._store.transaction():
-            try:
-                self._store.change(Experiment, old.name, lambda each: replace(each, name=new))
-            except RecordExists:
-                raise _experiment_exists(new) from None
-            for trial in self._store.read_all(Trial):
-                if trial.experiment == old.name:
-                    self._store.change(Trial, trial.name, lambda t: replace(t, experiment=new))
+        if old.id == "0":
+            raise invalid(f"The experiment {old.name} has the runs of no other: it keeps its name")
+        try:
+            self._store.change(Experiment, old.name, lambda each: replace(each, name=new))
+        except RecordExists:
+            raise _experiment_exists(new) from None
+        for trial in self._store.read_all(Trial):
+            if trial.experiment == old.name:
+                self._store.change(Trial, trial.name, lambda t: replace(t, experiment=new))
         return {}
 
     def _hide_experiment(self, params: Params, *, hidden: bool) -> Answer:
@@ -215,13 +235,12 @@ class MlflowOperations:
             status="InProgress",
             created=now,
             modified=now,
-            started=int(params["start_time"]) / 1000 if params.get("start_time") else now,
+            started=read_time(params["start_time"]) if params.get("start_time") else now,
             tags={**tags, _NAME_TAG: title},
         )
-        with self._store.transaction():
-            self._store.add(run)
-            if experiment.name != DEFAULT_EXPERIMENT:
-                self._join(experiment, run.name)
+        self._store.add(run)
+        if experiment.id != "0":
+            self._join(experiment, run.name)
         return {"run": self._show_run(run)}
 
     def _update_run(self, params: Params) -> Answer:
@@ -230,7 +249,7 @@ class MlflowOperations:
         if params.get("status") in STATUSES:
             fields["status"] = STATUSES[params["status"]]
         if params.get("end_time"):
-            fields["ended"] = int(params["end_time"]) / 1000
+            fields["ended"] = read_time(params["end_time"])
         if params.get("run_name"):
             fields["title"] = params["run_name"]
         self._change(params, **fields)
@@ -253,26 +272,25 @@ class MlflowOperations:
         points = [(require(each, "key"), read_point(each)) for each in metrics]
         new, labels = read_pairs(params_), read_pairs(tags)
         moved_to = labels.pop(MOVE_TAG, "")
-        with self._store.transaction():
-            run = self._active_run(params)
-            if moved_to:
-                self._move(run, moved_to)
-            for key, value in new.items():
-                if key in run.parameters and str(run.parameters[key]) != value:
-                    raise invalid(
-                        f"Changing param values is not allowed. Param with key='{key}' was "
-                        f"already logged with value='{run.parameters[key]}' for run "
-                        f"ID='{run.id}'. Attempted logging new value '{value}'."
-                    )
-            self._store.log(run.name, points)
-            self._models.note_metrics(run.id, metrics)
-            if new or labels:
-                self._change(
-                    params,
-                    parameters={**run.parameters, **new},
-                    tags={**run.tags, **labels},
-                    title=labels.get(_NAME_TAG) or run.title,
+        run = self._active_run(params)
+        if moved_to:
+            self._move(run, moved_to)
+        for key, value in new.items():
+            if key in run.parameters and str(run.parameters[key]) != value:
+                raise invalid(
+                    f"Changing param values is not allowed. Param with key='{key}' was "
+                    f"already logged with value='{run.parameters[key]}' for run "
+                    f"ID='{run.id}'. Attempted logging new value '{value}'."
                 )
+        self._store.log(run.name, points)
+        self._models.note_metrics(run.id, metrics)
+        if new or labels:
+            self._change(
+                params,
+                parameters={**run.parameters, **new},
+                tags={**run.tags, **labels},
+                title=labels.get(_NAME_TAG) or run.title,
+            )
         return {}
 
     def _move(self, run: Run, experiment: str) -> None:

@@ -11,7 +11,7 @@ from stoker.storage.mlflow import make_metric
 from stoker.tracking.memberships import DEFAULT_EXPERIMENT, Memberships
 from stoker.tracking.records import Experiment, Run, RunStatus, show_parameter
 from stoker.tracking.run_filter import Facts
-from stoker.tracking.series import MOST_STEP, Point, Summary
+from stoker.tracking.series import MOST_SECONDS, MOST_STEP, Point, Summary
 
 STATUSES: Mapping[str, RunStatus] = {
     "RUNNING": "InProgress",
@@ -160,6 +160,11 @@ def read_point(params: Params) -> Point:
     return Point(step, time_ms, value)
 
 
+def read_time(milliseconds: str | int) -> float:
+    """The seconds of a time in a request, at most the last that other clients can show."""
+    return min(max(0, int(milliseconds)) / 1000, MOST_SECONDS)
+
+
 def read_pairs(pairs: Iterable[Params]) -> dict[str, str]:
     """Keys and values of parameters or tags.
 
@@ -170,7 +175,8 @@ def read_pairs(pairs: Iterable[Params]) -> dict[str, str]:
     for pair in pairs:
         if not pair.get("key"):
             raise ApiFault("INVALID_PARAMETER_VALUE", "Missing value for required parameter 'key'")
-        found[str(pair["key"])] = str(pair.get("value", ""))
+        value = pair.get("value")
+        found[str(pair["key"])] = "" if value is None else str(value)
     return found
 
 

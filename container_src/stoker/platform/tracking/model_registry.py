@@ -23,7 +23,7 @@ _VERSIONS = Searchable(
 
 
 class ModelRegistryOperations:
-    """Safe to call from several threads."""
+    """Each operation that changes anything is called in a transaction."""
 
     def __init__(self, store: RunStore) -> None:
         self._store = store
@@ -88,24 +88,22 @@ class ModelRegistryOperations:
 
     def _rename(self, params: Params) -> Answer:
         new = require(params, "new_name")
-        with self._store.transaction():
-            old = self._model(params)
-            # Read before the rename: they are found by the model's name.
-            versions = self._versions_of(old)
-            try:
-                answer = self._change(old, name=new)
-            except RecordExists:
-                raise exists(f"Registered Model (name={new}) already exists.") from None
-            for version in versions:
-                self._change(version, name=f"{new}/{version.version}", model=new)
+        old = self._model(params)
+        # Read before the rename: they are found by the model's name.
+        versions = self._versions_of(old)
+        try:
+            answer = self._change(old, name=new)
+        except RecordExists:
+            raise exists(f"Registered Model (name={new}) already exists.") from None
+        for version in versions:
+            self._change(version, name=f"{new}/{version.version}", model=new)
         return answer
 
     def _delete(self, params: Params) -> Answer:
-        with self._store.transaction():
-            model = self._model(params)
-            for version in self._versions_of(model):
-                self._store.remove(ModelVersion, version.name)
-            self._store.remove(RegisteredModel, model.name)
+        model = self._model(params)
+        for version in self._versions_of(model):
+            self._store.remove(ModelVersion, version.name)
+        self._store.remove(RegisteredModel, model.name)
         return {}
 
     def _search(self, params: Params) -> Answer:
@@ -133,22 +131,14 @@ class ModelRegistryOperations:
     # ---- aliases
 
     def _set_alias(self, params: Params) -> Answer:
-        version, alias = self._version(params), require(params, "alias")
-        self._change_aliases(params, lambda old: {**old, alias: version.version})
+        model, version = self._model(params), self._version(params)
+        self._change(model, aliases={**model.aliases, require(params, "alias"): version.version})
         return {}
 
     def _delete_alias(self, params: Params) -> Answer:
-        gone = require(params, "alias")
-        self._change_aliases(
-            params, lambda old: {alias: v for alias, v in old.items() if alias != gone}
-        )
+        model, gone = self._model(params), require(params, "alias")
+        self._change(model, aliases={a: v for a, v in model.aliases.items() if a != gone})
         return {}
-
-    def _change_aliases(self, params: Params, change: Any) -> None:  # noqa: ANN401 - a function
-        name = self._model(params).name
-        self._store.change(
-            RegisteredModel, name, lambda model: replace(model, aliases=change(model.aliases))
-        )
 
     def _get_alias(self, params: Params) -> Answer:
         model, alias = self._model(params), require(params, "alias")
@@ -160,24 +150,23 @@ class ModelRegistryOperations:
 
     def _create_version(self, params: Params) -> Answer:
         source, now = require(params, "source"), time.time()
-        with self._store.transaction():
-            model = self._model(params)
-            # Not how many there are: the number of a version that was deleted is not given again.
-            number = model.newest + 1
-            version = ModelVersion(
-                name=f"{model.name}/{number}",
-                model=model.name,
-                version=str(number),
-                source=source,
-                artifact_uri=self._find_files(source),
-                run=str(params.get("run_id", "")),
-                description=params.get("description", ""),
-                tags=read_pairs(params.get("tags", ())),
-                created=now,
-                modified=now,
-            )
-            self._store.add(version)
-            self._change(model, newest=number)
+        model = self._model(params)
+        # Not how many there are: the number of a version that was deleted is not given again.
+        number = model.newest + 1
+        version = ModelVersion(
+            name=f"{model.name}/{number}",
+            model=model.name,
+            version=str(number),
+            source=source,
+            artifact_uri=self._find_files(source),
+            run=str(params.get("run_id", "")),
+            description=params.get("description", ""),
+            tags=read_pairs(params.get("tags", ())),
+            created=now,
+            modified=now,
+        )
+        self._store.add(version)
+        self._change(model, newest=number)
         return self._answer(version)
 
     def _find_files(self, source: str) -> str:
@@ -203,21 +192,18 @@ class ModelRegistryOperations:
         stage = str(params.get("stage", "")).title()
         if stage not in _STAGES:
             raise invalid(f"Invalid Model Version stage: {stage}; it has: {', '.join(_STAGES)}")
-        with self._store.transaction():
-            version = self._version(params)
-            if params.get("archive_existing_versions") in (True, "true"):
-                for other in self._versions_of(self._model(params)):
-                    if other.stage == stage:
-                        self._change(other, stage="Archived")
-            return self._change(version, stage=stage)
+        version = self._version(params)
+        if params.get("archive_existing_versions") in (True, "true"):
+            for other in self._versions_of(self._model(params)):
+                if other.stage == stage:
+                    self._change(other, stage="Archived")
+        return self._change(version, stage=stage)
 
     def _delete_version(self, params: Params) -> Answer:
-        with self._store.transaction():
-            version = self._version(params)
-            self._store.remove(ModelVersion, version.name)
-            self._change_aliases(
-                params, lambda old: {a: v for a, v in old.items() if v != version.version}
-            )
+        model, version = self._model(params), self._version(params)
+        self._store.remove(ModelVersion, version.name)
+        kept = {a: number for a, number in model.aliases.items() if number != version.version}
+        self._change(model, aliases=kept)
         return {}
 
     def _search_versions(self, params: Params) -> Answer:
@@ -228,12 +214,9 @@ class ModelRegistryOperations:
     # ---- both
 
     def _change(self, record: RegisteredModel | ModelVersion, **fields: Any) -> Answer:  # noqa: ANN401 - of the record
+        new = replace(record, modified=time.time(), **fields)
         kind: Any = type(record)
-        return self._answer(
-            self._store.change(
-                kind, record.name, lambda old: replace(old, modified=time.time(), **fields)
-            )
-        )
+        return self._answer(self._store.change(kind, record.name, lambda _: new))
 
     def _tag(self, params: Params, record: RegisteredModel | ModelVersion) -> Answer:
         self._change(record, tags={**record.tags, **read_pairs([params])})
@@ -280,9 +263,7 @@ def _show_common(record: RegisteredModel | ModelVersion) -> Answer:
     }
 
 
-def _make_rows(
-    records: Iterable[Any],
-) -> Iterable[tuple[Facts, Any]]:
+def _make_rows(records: Iterable[Any]) -> Iterable[tuple[Facts, Any]]:
     """With what filters and orders name."""
     for record in records:
         attributes = {

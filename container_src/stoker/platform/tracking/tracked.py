@@ -76,7 +76,7 @@ def add_experiment(store: RunStore, name: str, **fields: Any) -> Experiment:  # 
     """
     now = time.time()
     with store.transaction():
-        if name == DEFAULT_EXPERIMENT:
+        if name.lower() == DEFAULT_EXPERIMENT.lower():
             number = 0
         else:
             ids = [int(each.id) for each in store.read_all(Experiment)]

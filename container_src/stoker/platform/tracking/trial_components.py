@@ -24,7 +24,7 @@ from stoker.platform.tracking.tracked import (
 )
 from stoker.tracking.memberships import Memberships
 from stoker.tracking.records import Artifact, Experiment, Run, Trial
-from stoker.tracking.series import Summary
+from stoker.tracking.series import MOST_SECONDS, Summary
 from stoker.tracking.store import RunStore
 
 T = TypeVar("T")
@@ -221,7 +221,8 @@ def _show_summary(run: Run, summary: Summary) -> Answer:
     return {
         "MetricName": summary.name,
         "SourceArn": run.source or make_arn(Run, run.name),
-        "TimeStamp": summary.last.time_ms / 1000,
+        # MLflow's clients may have sent nanoseconds: one such time, and boto3 reads no answer.
+        "TimeStamp": min(max(0.0, summary.last.time_ms / 1000), MOST_SECONDS),
         "Last": summary.last.value,
         "Count": summary.count,
         **{name: value for name, value in numbers.items() if value is not None},
