@@ -82,6 +82,8 @@ def test_the_book_chapter(run):
     assert "'step-000004'" in printed
     assert "Stopped IssuesFound" in printed
     assert "'system'" in printed
+    assert "of that was computing" in printed
+    assert "report.html" in printed
     assert "FinalObjectiveValue" in printed
     assert "Completed 1 interruption" in printed
 
