@@ -89,6 +89,35 @@ heatmap = Heatmap(system, select_dimensions=["CPU", "I/O", "Memory"], plot_heigh
 """,
 }
 PRINTED = {
+    # As AWS's notebook "interactive analysis of profiling data" calls them.
+    "the configuration of the job": """
+asked = job.profiler_config["ProfilingParameters"]
+assert eval(asked.get("PythonProfilingConfig"))["StartStep"] == 9
+""",
+    "a selection of framework metrics": """
+names = ["Step:ModeKeys.TRAIN", "Step:ModeKeys.GLOBAL"]
+chosen = frame.get_all_framework_metrics(selected_framework_metrics=names)
+assert {"pid", "tid", "step", "start_time_us", "end_time_us"} <= set(chosen.columns)
+none = frame.get_all_framework_metrics(selected_framework_metrics=["a::name::of::TensorFlow"])
+assert len(none) == 0, none
+""",
+    "annotations of a selection": f"""
+from {CHARTS}.timeline_charts import TimelineCharts
+TimelineCharts(system, framework, select_events=["total"]).find_time_annotations([0, 20])
+""",
+    "cProfileAnalysis by phases": """
+import tempfile
+from smdebug.profiler.python_profile_utils import PythonProfileModes, StepPhase
+from smdebug.profiler.analysis.python_profile_analysis import cProfileAnalysis
+profiles = cProfileAnalysis(local_profile_dir=tempfile.mkdtemp(), s3_path=path)
+profiles.fetch_pre_step_zero_profile_stats()
+profiles.fetch_post_hook_close_profile_stats()
+assert "training_loop" in profiles.fetch_profile_stats_by_job_phase()
+start = StepPhase.STEP_START
+profiles.fetch_profile_stats_by_step(
+    start_step=9, end_step=10, start_phase=start, end_phase=start, mode=PythonProfileModes.TRAIN
+)
+""",
     "PandasFrame": """
 assert set(hardware["dimension"]) >= {"CPUUtilization", "I/OWaitPercentage", "Memory", "Algorithm"}
 assert set(hardware["nodeID"]) == {"algo-1"}

@@ -131,13 +131,12 @@ function stackTop(spec) {
   return top * 1.05 || 1;
 }
 function drawStack(spec, inner, top) {
-  const ends = [...spec.times.slice(1), Math.max(spec.end, spec.times[spec.times.length - 1])];
   spec.times.forEach((time, n) => {
     let base = 0;
     spec.lines.forEach((line, place) => {
       const height = line.means[n] / top * HEIGHT;
       if (height > .2) node("rect", { class: `stack c${place % 8}`, x: across(time),
-        y: TOP + HEIGHT - base - height, width: Math.max(.8, across(ends[n]) - across(time)), height }, inner);
+        y: TOP + HEIGHT - base - height, width: Math.max(.8, across(spec.ends[n]) - across(time)), height }, inner);
       base += height;
     });
   });
@@ -219,7 +218,7 @@ if (steps && facts.steps.length) {
       name: part.name, times: facts.parts.times, means: part.values, highs: [] }))
       .filter((line) => line.means.some((value) => value > 0));
     makeChart(steps, { title: `Parts of a step, ${facts.parts.name}`, unit: "s", stack: true,
-      times: facts.parts.times, end: facts.parts.end, lines });
+      times: facts.parts.times, ends: facts.parts.ends, lines });
   }
 }
 const memory = document.getElementById("memory-charts");

@@ -158,17 +158,27 @@ def _shown_ranks(profile: Profile) -> list[StepSeries]:
 
 
 def _make_steps(one: StepSeries) -> dict[str, Any]:
-    series = thin(Series(times=one.starts, values=one.each), MOST_POINTS)
-    tops = thin(Series(times=one.starts, values=one.longest), MOST_POINTS)
+    series = thin(_with_pauses(one, one.each), MOST_POINTS)
+    tops = thin(_with_pauses(one, one.longest), MOST_POINTS)
     name = one.name if one.mode == "TRAIN" else f"{one.name} evaluation"
     return {"name": name, **series, "highs": tops["highs"] or tops["means"]}
+
+
+def _with_pauses(one: StepSeries, values: Floats) -> Series:
+    """No line is drawn over an evaluation, or whatever else passes between two steps."""
+    ends = one.ends
+    pauses = np.flatnonzero(one.starts[1:] - ends[:-1] > 10 * np.median(one.seconds)) + 1
+    if len(one) + len(pauses) > MOST_POINTS:  # then the figure of a stretch is drawn
+        return Series(times=one.starts, values=values)
+    times = np.insert(one.starts, pauses, ends[pauses - 1])
+    return Series(times=times, values=np.insert(values, pauses, np.nan))
 
 
 def _make_parts(ranks: Sequence[StepSeries], stretches: int = 120) -> dict[str, Any]:
     """How steps of the first rank are made up, over time: a stack."""
     training = [one for one in ranks if one.mode == "TRAIN"]
     if not training:
-        return {"times": [], "parts": [], "end": 0}
+        return {"times": [], "ends": [], "parts": []}
     one = min(training, key=lambda each: (each.rank, each.node))
     # By the number of steps, not by time: a pause would make stretches without any.
     groups = np.array_split(np.arange(len(one)), min(stretches, len(one)))
@@ -176,7 +186,7 @@ def _make_parts(ranks: Sequence[StepSeries], stretches: int = 120) -> dict[str, 
     parts: Mapping[str, Floats] = {**{name: one.part(name) for name in SPLIT}, "other": rest}
     return {
         "name": one.name,
-        "end": float(one.ends[-1]),
+        "ends": [_short(float(one.ends[group[-1]])) for group in groups],
         "times": [_short(float(one.starts[group[0]])) for group in groups],
         "parts": [
             {
