@@ -27,17 +27,17 @@ def render_steps(run: Run) -> str:
     if not any(len(one) for one in run.profile.steps):
         return ""
     rows = []
-    for one in run.profile.steps:
-        if not len(one) or one.rank:
-            continue
+    shown = [one for one in run.profile.steps if len(one) and not one.rank]
+    parts = [name for name in SPLIT if any(one.part(name).any() for one in shown)]
+    for one in shown:
         total = float(one.seconds.sum()) or 1e-9
         p50, p95 = np.percentile(one.each, (50, 95))
         cells = [f"{one.steps:,}", show_seconds(float(p50)), show_seconds(float(p95))]
         cells += [show_seconds(float(one.longest.max()))]
-        cells += [show_share(float(one.part(name).sum()) / total) for name in SPLIT]
+        cells += [show_share(float(one.part(name).sum()) / total) for name in parts]
         name = f"{one.name}{'' if one.mode == 'TRAIN' else ', evaluation'}"
         rows.append([_whole(name), *cells])
-    head = ["", "steps", "median", "95 %", "longest", *(name.replace("_", " ") for name in SPLIT)]
+    head = ["", "steps", "median", "95 %", "longest", *(name.replace("_", " ") for name in parts)]
     return (
         '<h2 id="steps">Steps</h2><div class="card"><div id="steps-charts"></div>'
         f"{_table(head, rows)}{_render_outliers(run)}</div>"
