@@ -74,13 +74,18 @@ def make_command(uv: str, name: str, *, settings: PipSettings, upgrade: bool) ->
     command += ["--no-deps"] if name in ALONE else []
     command += ["--excludes", "installed-before.txt"] if name in WITHOUT_TORCH else []
     command += ["--upgrade"] if upgrade else []
-    if index := settings.options.get("index-url"):
-        command += ["--default-index", index]
+    return [*command, *list_sources(settings)]
+
+
+def list_sources(settings: PipSettings) -> list[str]:
+    """Where pip on this machine looks, in uv's words."""
+    index = settings.options.get("index-url")
+    words = ["--default-index", index] if index else []
     for url in settings.indexes:
-        command += ["--index", url]
+        words += ["--index", url]
     for source in (*settings.links, *map(str, settings.folders)):
-        command += ["--find-links", source]
-    return command
+        words += ["--find-links", source]
+    return words
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lock import make_command
+from lock import list_sources, make_command
 
 from stoker.machine.pip_settings import PipSettings, read_pip_settings
 
@@ -77,7 +77,7 @@ def _make_locked(uv: str, name: str, venv: Path, settings: PipSettings) -> bool:
     print(f"setting up {venv.name} (a minute or two)", flush=True)
     install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python")]
     install += ["--require-hashes", "-r", str(lock), "--index-strategy", "unsafe-best-match"]
-    install += ["--system-certs", *_sources(settings)]
+    install += ["--system-certs", *list_sources(settings)]
     # Compiled now: else the first import takes ten times as long, in a test that is being timed.
     install += ["--compile-bytecode"]
     made = _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(venv)])
@@ -85,20 +85,6 @@ def _make_locked(uv: str, name: str, venv: Path, settings: PipSettings) -> bool:
         return False
     stamp_file.write_text(stamp)  # last: half an environment is made again
     return True
-
-
-def _sources(settings: PipSettings) -> list[str]:
-    """Where pip on this machine looks, in uv's words."""
-    words = ["--default-index", settings.options["index-url"]] if _has_index(settings) else []
-    for url in settings.indexes:
-        words += ["--index", url]
-    for source in (*settings.links, *map(str, settings.folders)):
-        words += ["--find-links", source]
-    return words
-
-
-def _has_index(settings: PipSettings) -> bool:
-    return bool(settings.options.get("index-url"))
 
 
 def _run(command: list[str], cwd: Path = REPOSITORY) -> bool:

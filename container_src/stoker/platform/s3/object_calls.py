@@ -31,8 +31,8 @@ from stoker.platform.s3.faults import S3Fault
 from stoker.platform.s3.http_server import Response
 from stoker.platform.s3.object_index import Details
 from stoker.platform.s3.object_store import ObjectInfo
+from stoker.platform.s3.tag_calls import check_tags
 from stoker.platform.s3.xml_text import (
-    check_tags,
     document,
     element,
     leaf,
@@ -53,7 +53,6 @@ _ENCRYPTION = ("x-amz-server-side-encryption", "x-amz-server-side-encryption-aws
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _META = "x-amz-meta-"
 _MOST_META_BYTES = 2048
-_MOST_TAGS = 10
 _PARTIAL = 206
 _NO_CONTENT = 204
 _CHUNK_BYTES = 1 << 20
@@ -207,7 +206,7 @@ def read_details(call: Call) -> Details:
     storage_class = given.get("x-amz-storage-class", "STANDARD")
     if storage_class != "STANDARD":
         headers["x-amz-storage-class"] = storage_class
-    tags = check_tags(list(parse_pairs(call.header("x-amz-tagging"))), most=_MOST_TAGS)
+    tags = check_tags(list(parse_pairs(call.header("x-amz-tagging"))))
     metadata = _read_metadata(given)
     return Details(headers=headers, metadata=metadata, tags=tags, acl=read_acl(call))
 

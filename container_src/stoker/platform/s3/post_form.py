@@ -23,7 +23,8 @@ from stoker.platform.s3.faults import S3Fault
 from stoker.platform.s3.http_server import Response
 from stoker.platform.s3.object_calls import read_details, to_base64
 from stoker.platform.s3.object_index import Details
-from stoker.platform.s3.xml_text import XML_HEAD, element, leaves, parse, read_tags
+from stoker.platform.s3.tag_calls import read_tags
+from stoker.platform.s3.xml_text import XML_HEAD, element, leaves
 
 _MOST_FIELD_BYTES = 20 * 1024 * 1024
 _NO_CONTENT = 204
@@ -96,7 +97,7 @@ def _read_details(call: Call, fields: Mapping[str, str]) -> Details:
         call.request.headers = before
     if "tagging" not in fields:
         return details
-    return replace(details, tags=read_tags(parse(fields["tagging"].encode(), "Tagging")))
+    return replace(details, tags=read_tags(fields["tagging"].encode()))
 
 
 def _require_proof(call: Call, fields: Mapping[str, str]) -> None:

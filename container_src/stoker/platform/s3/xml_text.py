@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
@@ -68,41 +68,3 @@ def parse(body: bytes, name: str) -> Element:
     if root.tag != name:
         raise S3Fault("MalformedXML")
     return root
-
-
-def read_tags(root: Element) -> dict[str, str]:
-    """The tags of a Tagging element.
-
-    Raises:
-        S3Fault: they are not valid.
-    """
-    sets = root.findall("TagSet")
-    if len(sets) != 1:
-        raise S3Fault("MalformedXML")
-    pairs = [(tag.findtext("Key"), tag.findtext("Value")) for tag in sets[0].findall("Tag")]
-    if any(key is None or value is None for key, value in pairs):
-        raise S3Fault("MalformedXML")
-    return check_tags([(key or "", value or "") for key, value in pairs], most=50)
-
-
-def check_tags(pairs: Sequence[tuple[str, str]], *, most: int = 10) -> dict[str, str]:
-    """Tags, if S3 would take them.
-
-    Raises:
-        S3Fault: there are too many, one twice, or one is too long.
-    """
-    tags = dict(pairs)
-    if len(tags) != len(pairs):
-        raise S3Fault("InvalidTag", "Cannot provide multiple Tags with the same key")
-    if len(tags) > most:
-        raise S3Fault("InvalidTag", f"Object tags cannot be greater than {most}")
-    for key, value in tags.items():
-        if not 0 < len(key) <= 128 or len(value) > 256:
-            raise S3Fault("InvalidTag", "A key has 1 to 128 characters, a value at most 256.")
-    return tags
-
-
-def make_tags(tags: dict[str, str]) -> bytes:
-    """A Tagging element."""
-    each = (element("Tag", leaves([("Key", k), ("Value", v)])) for k, v in sorted(tags.items()))
-    return document("Tagging", element("TagSet", *each))
