@@ -115,7 +115,6 @@ def _locked(root: Root) -> Iterator[None]:
 def _running_parts(
     root: Root, settings: ServerSettings, engine: Engine, api_port: int
 ) -> Iterator[_Parts]:
-    credentials = read_credentials(root)
     with ExitStack() as ending:
         # Loopback for us and the proxy.
         addresses = tuple(dict.fromkeys((LOOPBACK, engine.s3_host())))
@@ -123,23 +122,7 @@ def _running_parts(
         ending.callback(s3.stop)
         series = MetricSeries(root.metrics_database)
         ending.callback(series.close)
-        context = JobContext(
-            root=root,
-            engine=engine,
-            storage=Storage(
-                f"http://{s3.address}",
-                credentials,
-                folder=root.s3_dir,
-                patience_seconds=_S3_PATIENCE_SECONDS,
-            ),
-            streams=LogStreams(root),
-            series=series,
-            credentials=credentials,
-            s3_port=s3.port,
-            slots=settings.slots,
-            cpus=len(os.sched_getaffinity(0)),
-            environment=read_environment(),
-        )
+        context = _make_context(root, settings, engine, s3, series)
         store = Store(root.database)
         ending.callback(store.close)
         ending.callback(engine.close)
@@ -148,7 +131,7 @@ def _running_parts(
         tracking = Tracking(context, list_sources(context, store, tuning_store))
         ending.callback(tracking.close)
         endpoint = f"http://{engine.s3_host()}:{api_port}"
-        variables = partial(make_variables, tracking.recorder, credentials, endpoint)
+        variables = partial(make_variables, tracking.recorder, context.credentials, endpoint)
         context = replace(context, make_variables=variables)
         supervisor = JobSupervisor(context, store)
         ending.callback(supervisor.close)
@@ -168,6 +151,29 @@ def _running_parts(
             services=services,
             container_services=tuple(map(restrict, services)),
         )
+
+
+def _make_context(
+    root: Root, settings: ServerSettings, engine: Engine, s3: S3Server, series: MetricSeries
+) -> JobContext:
+    credentials = read_credentials(root)
+    return JobContext(
+        root=root,
+        engine=engine,
+        storage=Storage(
+            f"http://{s3.address}",
+            credentials,
+            folder=root.s3_dir,
+            patience_seconds=_S3_PATIENCE_SECONDS,
+        ),
+        streams=LogStreams(root),
+        series=series,
+        credentials=credentials,
+        s3_port=s3.port,
+        slots=settings.slots,
+        cpus=len(os.sched_getaffinity(0)),
+        environment=read_environment(),
+    )
 
 
 async def _answer_requests(parts: _Parts, addresses: tuple[str, ...], port: int) -> None:
