@@ -126,6 +126,7 @@ def _complete(
         if key in _PAIRS:
             # Not only overruled: a folder that is not there must not matter then.
             named = {text.partition("=")[0] for text in given}
+            named |= _searched(args) if key == "parameters" else set()
             pairs = {n: v for n, v in table[key].items() if n not in named}
             given = [*(f"{n}={_as_text(v, key, folder)}" for n, v in pairs.items()), *given]
         # What argparse leaves where the command line is silent.
@@ -133,6 +134,12 @@ def _complete(
             given = table[key]
         setattr(completed, option, given)
     return completed
+
+
+def _searched(args: argparse.Namespace) -> set[str]:
+    """The hyperparameters that `stoker tune` varies: stoker.toml has no fixed value for them."""
+    texts = [*getattr(args, "range", []), *getattr(args, "choice", [])]
+    return {text.partition("=")[0] for text in texts}
 
 
 def _as_text(value: str | bool | float, key: str, folder: Path) -> str:
