@@ -35,7 +35,7 @@ def read_settings(args: argparse.Namespace) -> CloudSettings:
         max_wait_seconds=_seconds(args.max_wait),
         max_pending_seconds=_seconds(args.max_pending),
         groups=tuple(_read_group(text) for text in args.instance_group),
-        preferred_types=tuple(t.strip() for t in args.prefer.split(",")) if args.prefer else (),
+        preferred_types=tuple(filter(None, map(str.strip, (args.prefer or "").split(",")))),
         training_plan=args.training_plan,
         is_debugged=args.remote_debug,
         queue=args.queue,

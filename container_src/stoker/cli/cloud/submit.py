@@ -16,6 +16,7 @@ from stoker.cli.client.source import ARCHIVE_NAME, pack_source
 from stoker.cli.client.submission import Submission, TrainingSpec
 from stoker.cli.cloud.estimate import describe_cost
 from stoker.cli.cloud.options import read_settings
+from stoker.cli.cloud.preflight import require_accepted
 from stoker.cli.cloud.secret_files import require_no_secrets
 from stoker.cloud.account import Account
 from stoker.cloud.image import is_remote, make_target, push_by_digest
@@ -29,7 +30,6 @@ from stoker.machine.environment import read_environment
 from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import Terminal
 from stoker.machine.units import show_size
-from stoker.platform.model.request_rules import find_mistakes
 from stoker.platform.model.root import DEFAULT_BUCKET
 from stoker.storage.s3 import split_uri
 
@@ -108,11 +108,7 @@ def make_cloud_submission(
     if not args.allow_secrets:
         require_no_secrets(submission.source)
     made = CloudSubmission(spec=spec, submission=submission, settings=settings)
-    request = made.make_request(_guess_places(made))
-    # These rules are of training jobs; those of searches are checked by the service.
-    mistakes = [] if made.is_tuning else find_mistakes(request)
-    if mistakes:
-        raise UsageRefused("; ".join(mistakes), fix="change the options that the message is about")
+    require_accepted(made.make_request(_guess_places(made)), settings)
     return made
 
 
@@ -150,7 +146,7 @@ def _guess_places(made: CloudSubmission) -> Places:
     role = made.settings.role or _UNKNOWN_ROLE
     parts = role.split(":")
     is_arn = role.startswith("arn:")
-    account = parts[4] if is_arn and role != _UNKNOWN_ROLE else "account"
+    account = parts[4] if len(parts) > 4 and role != _UNKNOWN_ROLE else "account"
     region = made.settings.region or "region"
     base = made.settings.output or f"s3://sagemaker-{region}-{account}"
     return Places(
