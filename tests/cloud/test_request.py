@@ -16,6 +16,7 @@ from stoker.cloud.request import (
     make_tuning_request,
     read_machines,
 )
+from stoker.cloud.sdk_config import read_sdk_config
 from stoker.cloud.settings import CloudSettings, InstanceGroup, merge_sdk_config, require_sense
 from stoker.machine.failures import UsageRefused
 
@@ -159,6 +160,38 @@ def test_what_the_user_says_wins_over_the_sdks_config():
     assert (merged.role, merged.output, merged.output_kms_key) == ("mine", "s3://b", "k")
     assert merged.subnets == ("s",)
     assert merged.tags == {"a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- 1", "a table is expected above SageMaker"),
+        ("SageMaker: {TrainingJob: [1]}", "expected as SageMaker.TrainingJob"),
+        ("SageMaker: {TrainingJob: {VpcConfig: a}}", "VpcConfig is 'a', but a table"),
+        ("SageMaker: {TrainingJob: {VpcConfig: {Subnets: a}}}", "Subnets is 'a', but a list"),
+        ("SageMaker: {TrainingJob: {RoleArn: 5}}", "RoleArn is 5, but text"),
+        ("SageMaker: {TrainingJob: {Tags: [{K: a}]}}", r"Tags\[0\] has no Key"),
+        ("SageMaker: {TrainingJob: {Environment: {A: 1}}}", "Environment.A is 1"),
+        ("SageMaker: {TrainingJob: {EnableNetworkIsolation: 'no'}}", "true or false"),
+        ("!!python/object/apply:os.getcwd []", "is not YAML"),
+        ("a: 2020-13-45", "is not YAML"),
+        ("[" * 3000, "is not YAML"),
+    ],
+)
+def test_a_config_file_of_another_shape_is_refused_by_name(tmp_path, text, said):
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    with pytest.raises(UsageRefused, match=said):
+        read_sdk_config({"SAGEMAKER_USER_CONFIG_OVERRIDE": str(file)})
+
+
+def test_an_empty_part_of_a_config_file_is_as_good_as_none(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "SageMaker: {TrainingJob: {VpcConfig: {Subnets: , SecurityGroupIds: }, Tags: }}"
+    )
+    config = read_sdk_config({"SAGEMAKER_USER_CONFIG_OVERRIDE": str(file)})
+    assert merge_sdk_config(CloudSettings(), config) == CloudSettings()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,14 @@ import pytest
 
 from stoker.cost.bill import Bill, find_machines, show_usd, spot_saving
 from stoker.cost.offer_file import OfferFileInvalid, read_offer_file
-from stoker.cost.price import BUILT_IN, Price, find_price, read_prices, write_prices
+from stoker.cost.price import (
+    BUILT_IN,
+    Price,
+    PriceTableInvalid,
+    find_price,
+    read_prices,
+    write_prices,
+)
 
 # The form of AWS's file: lines about itself, then a table. Figures of the test's own.
 OFFER = """"FormatVersion","v1.0"
@@ -21,6 +28,8 @@ OFFER = """"FormatVersion","v1.0"
 "D","Reserved","Hrs","0.9","USD","eu-north-1","EUN1-Train:ml.g5.2xlarge",""
 "E","OnDemand","GB-Mo","0.14","USD","eu-north-1","EUN1-Train:VolumeUsage.gp2",""
 "F","OnDemand","Hrs","","USD","eu-north-1","EUN1-Train:ml.g5.4xlarge",""
+"G","OnDemand","Hrs","-1","USD","eu-north-1","EUN1-Train:ml.g5.8xlarge",""
+"H","OnDemand","Hrs","nan","USD","eu-north-1","EUN1-Train:ml.g5.12xlarge",""
 """
 
 
@@ -29,6 +38,34 @@ def test_only_training_on_demand_is_read_from_the_offer_file():
     assert (price.region, price.instance_type) == ("eu-north-1", "ml.g5.xlarge")
     assert (price.usd_per_hour, price.published) == (1.5, "2026-10-01")
     assert "20261001000313" in price.source
+
+
+HEAD = "region,instance_type,usd_per_hour,published,source\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe",
+        b"a,b\n1,2\n",
+        f"{HEAD}us-east-1\n".encode(),
+        f"{HEAD}us-east-1,ml.m5.large,much,2026,x\n".encode(),
+        f"{HEAD}us-east-1,ml.m5.large,inf,2026,x\n".encode(),
+        f"{HEAD}us-east-1,ml.m5.large,1,2026,{'x' * 200_000}\n".encode(),
+    ],
+    ids=["bytes", "columns", "short", "text", "infinite", "long"],
+)
+def test_a_damaged_table_is_named_with_its_fix(tmp_path, content):
+    table = tmp_path / "prices.csv"
+    table.write_bytes(content)
+    with pytest.raises(PriceTableInvalid, match=r"prices.csv is not a table of prices"):
+        read_prices([table])
+
+
+def test_a_table_cannot_write_to_the_terminal(tmp_path):
+    table = tmp_path / "prices.csv"
+    table.write_text(f"{HEAD}r,t,1,2026,\x1b[31mred\n")
+    assert read_prices([table])[0].source == "[31mred"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "a,b\nc,d\n", "\0\0"])

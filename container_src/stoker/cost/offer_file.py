@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 
-from stoker.cost.price import Price
+from stoker.cost.price import Price, is_price
 from stoker.errors import HostError
 
 ADDRESS = (
@@ -41,7 +41,7 @@ def read_offer_file(lines: Iterable[str], *, name: str, region: str = "") -> Ite
     rows = csv.reader(lines)
     about, columns = _read_head(rows, name)
     published = about.get("Publication Date", "")[:10]
-    for values in rows:
+    for values in _read_rows(rows, name):
         row = dict(zip(columns, values, strict=False))
         kind = _training_type(row)
         usd = _hourly_usd(row)
@@ -54,6 +54,16 @@ def read_offer_file(lines: Iterable[str], *, name: str, region: str = "") -> Ite
                 published=published or row.get("EffectiveDate", ""),
                 source=f"AWS price list AmazonSageMaker, version {about.get('Version', '?')}",
             )
+
+
+def _read_rows(rows: Iterator[list[str]], name: str) -> Iterator[list[str]]:
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise OfferFileInvalid(
+            f"{name} is damaged: {error}",
+            fix=f"download index.csv again: {ADDRESS.format(region='REGION')}",
+        ) from error
 
 
 def _read_head(rows: Iterator[list[str]], name: str) -> tuple[dict[str, str], list[str]]:
@@ -83,6 +93,7 @@ def _hourly_usd(row: dict[str, str]) -> float:
     if row.get("Unit") not in ("Hrs", "Hours") or row.get("Currency", "USD") != "USD":
         return 0.0
     try:
-        return float(row.get("PricePerUnit", ""))
+        usd = float(row.get("PricePerUnit", ""))
     except ValueError:
         return 0.0
+    return usd if is_price(usd) else 0.0

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from stoker.contract.files import write_atomically
+from stoker.errors import HostError
 
 BUILT_IN = Path(__file__).with_name("prices.csv")
+
+
+class PriceTableInvalid(HostError):
+    """A file is not a table of prices."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +42,9 @@ class Price:
     def show_source(self) -> str:
         """Where the figure comes from, in one line."""
         return f"${self.usd_per_hour:g}/h in {self.region} on {self.published}: {self.source}"
+
+
+_COLUMNS = tuple(field.name for field in fields(Price))
 
 
 def find_price(
@@ -70,7 +79,7 @@ def write_prices(prices: Iterable[Price], table: Path) -> None:
     if table.is_file():
         given = {(p.region, p.instance_type): p for p in _read_table(table)} | given
     text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Price)], lineterminator="\n")
+    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(asdict(given[key]) for key in sorted(given))
     table.parent.mkdir(parents=True, exist_ok=True)
@@ -82,13 +91,30 @@ def updated_table() -> Path:
     return Path.home() / ".stoker/prices.csv"
 
 
+def is_price(usd: float) -> bool:
+    """Whether it can be what a machine costs: neither below 0 nor NaN nor infinite."""
+    return 0 < usd < math.inf
+
+
 def _read_table(table: Path) -> Iterable[Price]:
-    with table.open(newline="", encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            yield Price(
-                region=row["region"],
-                instance_type=row["instance_type"],
-                usd_per_hour=float(row["usd_per_hour"]),
-                published=row["published"],
-                source=row["source"],
-            )
+    try:
+        with table.open(newline="", encoding="utf-8") as lines:
+            yield from map(_read_row, csv.DictReader(lines))
+    # KeyError, TypeError: a column is missing in the head, or in one row.
+    except (csv.Error, KeyError, TypeError, ValueError, OSError) as error:
+        raise PriceTableInvalid(
+            f"{table} is not a table of prices: {type(error).__name__}: {error}",
+            fix=f"remove it, then: stoker prices update (columns: {', '.join(_COLUMNS)})",
+        ) from error
+
+
+def _read_row(row: dict[str, str]) -> Price:
+    usd = float(row["usd_per_hour"])
+    if not is_price(usd):
+        raise ValueError(f"usd_per_hour is {usd:g}")
+    texts = {name: row[name] for name in _COLUMNS if name != "usd_per_hour"}
+    return Price(usd_per_hour=usd, **{name: _printable(text) for name, text in texts.items()})
+
+
+def _printable(text: str) -> str:
+    return "".join(letter for letter in text if letter.isprintable())
