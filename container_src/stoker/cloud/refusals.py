@@ -6,9 +6,10 @@ mean the same is known from AWS's documentation and from recorded answers (tests
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stoker.errors import HostError
@@ -91,9 +92,10 @@ def make_quota_command(name: str, wanted: float, *, region: str, code: str = "")
     )
 
 
-def make_statement(action: str, resource: str = "*") -> str:
-    """The statement of an IAM policy that allows an action."""
-    return f'{{"Effect": "Allow", "Action": "{action}", "Resource": "{resource}"}}'
+def make_statement(action: str | Sequence[str], resource: str = "*") -> str:
+    """The statement of an IAM policy that allows an action, or several."""
+    named = action if isinstance(action, str) else list(action)
+    return json.dumps({"Effect": "Allow", "Action": named, "Resource": resource})
 
 
 def _explain_quota(refusal: Refusal) -> HostError:
@@ -173,10 +175,9 @@ def _explain_validation(refusal: Refusal) -> HostError:
 
 
 def _explain_signature(refusal: Refusal) -> HostError:
-    # The same code for a clock that is wrong and for a secret key that is.
-    if "expired" in refusal.message.lower():
-        return _CLOCK.explain(refusal)
-    return _KEYS.explain(refusal)
+    # One of the wrong time has the same codes as one by the wrong key.
+    is_late = re.search(r"Signature (expired|not yet current)", refusal.message)
+    return (_CLOCK if is_late else _KEYS).explain(refusal)
 
 
 def _explain_no_repository(refusal: Refusal) -> HostError:
@@ -224,7 +225,7 @@ _NO_KEYS = _Meaning(
 )
 _NO_REGION = _Meaning(
     kind=UsageRefused,
-    text="no AWS region is configured ({r.message})",
+    text="no AWS region is configured",
     fix="pass --region, or set AWS_DEFAULT_REGION or region in ~/.aws/config",
 )
 _ELSEWHERE = _Meaning(
@@ -265,8 +266,8 @@ _BY_CODES: tuple[tuple[str, Callable[[Refusal], HostError]], ...] = (
     ("ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired", _EXPIRED.explain),
     ("SSOTokenLoadError UnauthorizedSSOTokenError TokenRetrievalError", _EXPIRED.explain),
     ("InvalidClientTokenId UnrecognizedClientException InvalidAccessKeyId", _KEYS.explain),
-    ("AuthFailure SignatureDoesNotMatch", _KEYS.explain),
-    ("InvalidSignatureException", _explain_signature),
+    ("AuthFailure", _KEYS.explain),
+    ("SignatureDoesNotMatch InvalidSignatureException", _explain_signature),
     ("RequestTimeTooSkewed", _CLOCK.explain),
     ("Throttling ThrottlingException ThrottledException", _THROTTLED.explain),
     ("TooManyRequestsException SlowDown RequestLimitExceeded", _THROTTLED.explain),
