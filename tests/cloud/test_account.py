@@ -56,7 +56,32 @@ def quotas(value):
     ]
 
 
+class Simulated:
+    """The HTTP answer of IAM's simulation, which moto does not have."""
+
+    status_code = 200
+
+
+def simulate(account, denied):
+    """IAM's simulation: what is in `denied` is refused; the request is checked by the model."""
+
+    def answer(params, **_rest):
+        names = [text for key, text in params["body"].items() if key.startswith("ActionNames")]
+        results = [
+            {
+                "EvalActionName": name,
+                "EvalDecision": "implicitDeny" if name in denied else "allowed",
+            }
+            for name in names
+        ]
+        return Simulated(), {"EvaluationResults": results, "IsTruncated": False}
+
+    events = account.client("iam").meta.events
+    events.register("before-call.iam.SimulatePrincipalPolicy", answer)
+
+
 def examine(account, quota, **options):
+    simulate(account, options.pop("denied", ()))
     stub = Stubber(account.client("service-quotas"))
     stub.add_response("list_service_quotas", {"Quotas": quota}, {"ServiceCode": "sagemaker"})
     with stub:
@@ -88,6 +113,14 @@ def test_the_usual_bucket_is_made_and_no_other_one(account):
     assert where["LocationConstraint"] == "eu-west-1"
     with pytest.raises(UsageRefused, match="no such bucket: nobodys"):
         account.require_bucket("nobodys")
+    Account(region="us-west-2").call(
+        "s3",
+        "CreateBucket",
+        Bucket="far-away",
+        CreateBucketConfiguration={"LocationConstraint": "us-west-2"},
+    )
+    with pytest.raises(UsageRefused, match="another region than eu-west-1: far-away"):
+        account.require_bucket("far-away")
 
 
 def test_doctor_names_every_problem_with_its_command(account):
@@ -99,6 +132,23 @@ def test_doctor_names_every_problem_with_its_command(account):
     assert "aws iam update-assume-role-policy --role-name Distrusted" in problems["role"]
     assert "aws ecr create-repository --repository-name stoker" in problems["image"]
     assert "--quota-code L-0 --desired-value 1 --region eu-west-1" in problems["quota"]
+
+
+def test_doctor_prints_the_policy_for_what_the_role_may_not_do(account):
+    make_role(account, "Train")
+    denied = {"ecr:BatchGetImage", "s3:PutObject"}
+    found = examine(account, quotas(1.0), denied=denied)
+    (problem,) = [each for each in found if each.level == "problem"]
+    assert problem.text == "Train may not s3:PutObject, ecr:BatchGetImage"
+    command, _, document = problem.fix.partition(" --policy-document ")
+    assert "put-role-policy --role-name Train" in command
+    statements = json.loads(document.strip("'"))["Statement"]
+    assert [statement["Resource"] for statement in statements] == [
+        f"arn:aws:s3:::{account.default_bucket}/*",
+        f"arn:aws:ecr:eu-west-1:{account.number}:repository/stoker",
+    ]
+    network = {"settings": {"subnets": ("subnet-1",)}, "denied": {"ec2:DescribeVpcs"}}
+    assert "ec2:DescribeVpcs" in str(examine(Account(region="eu-west-1"), quotas(1.0), **network))
 
 
 def test_doctor_finds_nothing_in_an_account_that_is_ready(account):

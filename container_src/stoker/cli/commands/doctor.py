@@ -6,8 +6,12 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from stoker.cli.client.root_folder import root_folder
+from stoker.cli.client.submission import INSTANCE_TYPE
+from stoker.cli.client.train_defaults import with_defaults
+from stoker.cli.client.training_spec import DEFAULT_IMAGE
 from stoker.cli.doctor.cloud_checks import CloudExamination, examine_cloud
 from stoker.cli.doctor.examination import examine
 from stoker.cli.doctor.finding import Finding, Machine
@@ -31,21 +35,29 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _examine_machine(args: argparse.Namespace) -> list[Finding]:
-    machine = Machine(environ=read_environment(), root=root_folder(args), image=args.image)
+    machine = Machine(
+        environ=read_environment(), root=root_folder(args), image=args.image or DEFAULT_IMAGE
+    )
     return examine(machine)
 
 
 def _examine_cloud(args: argparse.Namespace) -> list[Finding]:
+    args = with_defaults(args, Path.cwd())
     given = CloudSettings(
-        region=args.region, role=args.role, output=args.output, is_spot=args.use_spot
+        region=args.region,
+        role=args.role,
+        output=args.output.rstrip("/") if args.output else None,
+        subnets=tuple(args.subnet),
+        is_spot=args.use_spot,
+        repository=args.repository,
     )
     settings = merge_sdk_config(given, read_sdk_config(read_environment()))
     return examine_cloud(
         CloudExamination(
             account=Account(region=settings.region),
             settings=settings,
-            instance_type=args.instance_type,
-            image=args.image,
+            instance_type=args.instance_type or INSTANCE_TYPE,
+            image=args.image or DEFAULT_IMAGE,
         )
     )
 

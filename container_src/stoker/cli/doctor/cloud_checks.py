@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any
 
 from stoker.cli.doctor.finding import Finding, Level
+from stoker.cli.doctor.role_permissions import RolePermissions, check_permissions
 from stoker.cloud.account import Account, trusts_sagemaker
+from stoker.cloud.image import make_target
 from stoker.cloud.refusals import NotThere, make_quota_command, make_statement
 from stoker.cloud.settings import CloudSettings
 from stoker.cost.price import find_price
@@ -86,6 +88,24 @@ def _check_role(examination: CloudExamination) -> Iterator[Finding]:
         )
         return
     yield _ok("role", f"{arn} trusts SageMaker")
+    yield from check_permissions(
+        RolePermissions(
+            account=account,
+            settings=examination.settings,
+            role_arn=role["Arn"],
+            repository_arn=_repository_arn(examination, role["Arn"].split(":")[1]),
+        )
+    )
+
+
+def _repository_arn(examination: CloudExamination, partition: str) -> str:
+    account = examination.account
+    if found := _ECR.match(examination.image):
+        owner, name = found["account"], found["name"]
+    else:
+        target = make_target(examination.image, examination.settings.repository, registry="")
+        owner, name = account.number, target.repository
+    return f"arn:{partition}:ecr:{account.region}:{owner}:repository/{name}"
 
 
 def _check_bucket(examination: CloudExamination) -> Iterator[Finding]:
