@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -13,6 +14,13 @@ import pytest
 DEADLINE_SECONDS = 120
 # Whatever the machine's own settings are, a test begins without them.
 _PREFIXES = ("AWS_", "SAGEMAKER_", "STOKER_")
+CLOUD_SCRIPT = """
+import os, sys
+print(open(os.environ["SM_CHANNEL_TRAIN"] + "/words.txt").read(), sys.argv[1:])
+print("[metric] step=1 loss=0.25")
+open(os.environ["SM_MODEL_DIR"] + "/model.bin", "w").write("trained")
+sys.exit(int(os.environ.get("SM_HP_CODE", "0")))
+"""
 
 
 class Cli:
@@ -69,3 +77,24 @@ def cli(tmp_path):
     yield command
     if command.platform.exists():
         command.down()
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    """A platform, and the variables that make it play AWS."""
+    folder = tmp_path_factory.mktemp("cloud")
+    for name in ("src", "data", "home"):
+        (folder / name).mkdir()
+    (folder / "data/words.txt").write_text("coal")
+    (folder / "src/train.py").write_text(CLOUD_SCRIPT)
+    (folder / "src/waits.py").write_text(
+        "import time\nprint('ready', flush=True)\ntime.sleep(600)"
+    )
+    command = Cli(folder, folder / "platform")
+    command.up()
+    lines = command.on_platform("local", "env").stdout.splitlines()
+    words = [shlex.split(line) for line in lines if line.startswith("export ")]
+    command.environ = dict(word.split("=", 1) for line in words for word in line[1:])
+    command.environ["HOME"] = str(folder / "home")
+    yield command
+    command.down()

@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import select
-import shlex
 import signal
 import subprocess
 import sys
@@ -19,17 +18,9 @@ from stoker.cli.client.source import read_source
 from stoker.cli.cloud.secret_files import require_no_secrets
 from stoker.machine.failures import UsageRefused
 
-from .conftest import DEADLINE_SECONDS, Cli, wait_for_line
+from .conftest import DEADLINE_SECONDS, wait_for_line
 
 pytestmark = pytest.mark.functional
-SCRIPT = """
-import os, sys
-print(open(os.environ["SM_CHANNEL_TRAIN"] + "/words.txt").read(), sys.argv[1:])
-print("[metric] step=1 loss=0.25")
-open(os.environ["SM_MODEL_DIR"] + "/model.bin", "w").write("trained")
-sys.exit(int(os.environ.get("SM_HP_CODE", "0")))
-"""
-WAITS = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 TRAIN = ("train", "src/train.py", "--channel", "train=data", "--param", "lr=0.1")
 CLOUD = (*TRAIN, "--on", "sagemaker")
 LONG = ("train", "src/waits.py", "--on", "sagemaker")
@@ -40,27 +31,6 @@ NO_CREDENTIALS = {
     "AWS_SHARED_CREDENTIALS_FILE": "/none",
     "AWS_CONFIG_FILE": "/none",
 }
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory):
-    """A platform, and the variables that make it play AWS."""
-    folder = tmp_path_factory.mktemp("cloud")
-    for name in ("src", "data", "home"):
-        (folder / name).mkdir()
-    (folder / "data/words.txt").write_text("coal")
-    (folder / "src/train.py").write_text(SCRIPT)
-    (folder / "src/waits.py").write_text(
-        "import time\nprint('ready', flush=True)\ntime.sleep(600)"
-    )
-    command = Cli(folder, folder / "platform")
-    command.up()
-    lines = command.on_platform("local", "env").stdout.splitlines()
-    words = [shlex.split(line) for line in lines if line.startswith("export ")]
-    command.environ = dict(word.split("=", 1) for line in words for word in line[1:])
-    command.environ["HOME"] = str(folder / "home")
-    yield command
-    command.down()
 
 
 def run(cloud, *arguments, **environ):

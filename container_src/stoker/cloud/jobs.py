@@ -42,15 +42,48 @@ class CloudJobs:
         Raises:
             HostError: the service does not accept it; translated.
         """
-        name = request["TrainingJobName"]
+        return self._create_once("CreateTrainingJob", request, request["TrainingJobName"])
+
+    def create_search(self, request: Mapping[str, Any]) -> bool:
+        """CreateHyperParameterTuningJob; otherwise as `create`."""
+        name = request["HyperParameterTuningJobName"]
+        return self._create_once("CreateHyperParameterTuningJob", request, name)
+
+    def _create_once(self, operation: str, request: Mapping[str, Any], name: str) -> bool:
+        is_there = self._is_running if "TrainingJobName" in request else self._is_searching
         try:
-            self.call("sagemaker", "CreateTrainingJob", **request)
-        except (UsageRefused, ConnectionLost):
+            self.call("sagemaker", operation, **request)
+        except (UsageRefused, ConnectionLost) as error:
             # The first answer may have been lost, but not the request.
-            if not self._is_running(name, request):
-                raise
-            return True
+            if is_there(name, request):
+                return True
+            if isinstance(error, ConnectionLost):
+                again = f"the same command with --name {name}, which creates no second job"
+                raise ConnectionLost(
+                    f"{error.message} (whether {name} was created is not known)",
+                    fix=f"{error.fix}; then {again}",
+                ) from error
+            raise
         return False
+
+    def _is_searching(self, name: str, request: Mapping[str, Any]) -> bool:
+        """Whether a search of this name runs that is what the request asked for."""
+        try:
+            search = self.call(
+                "sagemaker",
+                "DescribeHyperParameterTuningJob",
+                HyperParameterTuningJobName=name,
+            )
+        except HostError:
+            return False
+        one, other = search["TrainingJobDefinition"], request["TrainingJobDefinition"]
+        keys = ("InputDataConfig", "RoleArn", "Environment")
+        config, asked = (each["HyperParameterTuningJobConfig"] for each in (search, request))
+        return (
+            search["HyperParameterTuningJobStatus"] not in _FINAL
+            and all(_plain(one.get(key)) == _plain(other.get(key)) for key in keys)
+            and _plain(config["ParameterRanges"]) == _plain(asked["ParameterRanges"])
+        )
 
     def _is_running(self, name: str, request: Mapping[str, Any]) -> bool:
         """Whether a job of this name runs that is what the request asked for."""

@@ -56,7 +56,7 @@ CHECKPOINTS = Saved(
     config="CheckpointConfig",
     address="S3Uri",
     suffix="",
-    fix="stoker train --spot SPEC, or checkpoint_s3_uri=",
+    fix="stoker train --spot SPEC (here) or --use-spot (SageMaker), or checkpoint_s3_uri=",
 )
 
 

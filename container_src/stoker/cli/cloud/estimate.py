@@ -66,7 +66,12 @@ def _explain_most(
 
 
 def _explain_steps(script: str, steps: int, machines: Machines, jobs: int) -> str:
-    measured = _measure_locally(script)
+    root = Root(default_root())
+    if find_server(root) is None:
+        return (
+            "  --steps: the local platform, which has the jobs, is down: stoker local up --detach"
+        )
+    measured = _measure_locally(script, root)
     if measured is None:
         return (
             f"  --steps: no job of {script} on this machine has logged two steps by job.log:"
@@ -80,11 +85,8 @@ def _explain_steps(script: str, steps: int, machines: Machines, jobs: int) -> st
     )
 
 
-def _measure_locally(script: str) -> tuple[str, float] | None:
+def _measure_locally(script: str, root: Root) -> tuple[str, float] | None:
     """The newest job of the script on the local platform, and its seconds for a step."""
-    root = Root(default_root())
-    if find_server(root) is None:
-        return None
     api = open_api(root)
     for number, summary in enumerate(api.list_jobs()):
         name = summary["TrainingJobName"]

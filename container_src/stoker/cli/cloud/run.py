@@ -54,13 +54,16 @@ def submit_tuning(
     args: argparse.Namespace, spec: TrainingSpec, submission: Submission, terminal: Terminal
 ) -> CloudJobs | None:
     """Start a search on SageMaker; None after a dry run."""
+    args = _complete(args)
     made = make_cloud_submission(args, spec, submission)
     if args.dry_run:
         print_dry_run(made, args)
         return None
     jobs = CloudJobs(Account(region=made.settings.region))
     made, request = _send(made, jobs, args, terminal)
-    jobs.call("sagemaker", "CreateHyperParameterTuningJob", **request)
+    if jobs.create_search(request):
+        name = request["HyperParameterTuningJobName"]
+        terminal.line(f"tune: {name} was submitted before and runs")
     remember(made.sent_job(request))
     return jobs
 
@@ -78,7 +81,8 @@ def _send(
     made = replace(made, settings=replace(made.settings, region=account.region))
     local = made.submission.request
     name = local.get("TrainingJobName") or local["HyperParameterTuningJobName"]
-    terminal.line(f"train: {name} on SageMaker, account {account.number}, {account.region}")
+    verb = "tune" if made.is_tuning else "train"
+    terminal.line(f"{verb}: {name} on SageMaker, account {account.number}, {account.region}")
     for text in made.submission.source.explain():
         terminal.line(f"  {text}")
     for text in account.describe_unknown_types(made.instance_types):

@@ -7,7 +7,7 @@ import tarfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,9 @@ def _fetch(scratch: Path, prefix: S3Prefix, *, only: str) -> Iterator[FoundRun]:
             target = scratch / place.name
             target.parent.mkdir(parents=True, exist_ok=True)
             prefix.download(place.name, target)
-    yield from _search(scratch)
+    for found in _search(scratch):
+        name = Path(found.place).relative_to(scratch).as_posix()
+        yield replace(found, place=prefix.uri(name))
 
 
 def _read_file(path: Path, place: str) -> Iterator[FoundRun]:
@@ -161,7 +163,7 @@ def _import_one(store: RunStore, found: FoundRun, experiment: str) -> Imported:
             if experiment:
                 _join(store, experiment, run.name)
     except RecordExists:
-        problem = "there is a run of this name; remove it first: stoker runs rm"
+        problem = f"there is a run of this name; to replace it: stoker runs rm {run.name}"
         return Imported(place=found.place, run=run.name, problem=problem, is_known=True)
     return Imported(place=found.place, run=run.name)
 
