@@ -2,8 +2,7 @@
 
     {"schema": "stoker.run/1", "job": "a-job", "arn": "arn:…", "status": "Completed",
      "message": "", "exit_code": 0, "started": 1763300000.5, "ended": 1763300900.1,
-     "hyperparameters": {"lr": "0.1"}, "inputs":
-        {"train": {"uri": "s3://…", "objects": 2, "bytes": 1024, "hash": "sha256:…"}},
+     "hyperparameters": {"lr": "0.1"}, "inputs": {"train": {"uri": "s3://…"}},
      "outputs": {"model": {"objects": 2, "bytes": 1024, "hash": "sha256:…"}},
      "metrics": {"loss": {"count": 2, "min": 0.1, "max": 0.5, "last": 0.1, "step": 9}},
      "metrics_file": "metrics.jsonl", "image": {"name": "…"}, "source_code": {…},
@@ -16,13 +15,12 @@ from __future__ import annotations
 
 import os
 import re
-from itertools import islice
 
 from stoker.contract.quick_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
     from typing import Any
 
@@ -48,7 +46,6 @@ METRICS_FOLDER = "output/metrics/sagemaker"
 
 _GIT = re.compile(r"([0-9a-f]{7,64})(-dirty)?")
 _MOST_FILES = 20_000
-_MOST_INPUT_FILES = 1000
 _MOST_HASHED_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 20
 
@@ -106,23 +103,6 @@ def hash_folder(folder: str | Path) -> dict[str, Any]:
     if len(files) == _MOST_FILES:
         found["hashed"] = f"the first {_MOST_FILES} files"
     return {**found, "hash": f"sha256:{digest.hexdigest()}"}
-
-
-def hash_inputs(folders: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Name → `hash_folder` of each folder of input, as long as little has to be read for it.
-
-    In all, 64 MB and 1,000 files are read. A folder beyond that has no entry: it may have millions
-    of files, and times or sizes alone do not say that its content is the same.
-    """
-    found = {}
-    files_left, bytes_left = _MOST_INPUT_FILES, _MOST_HASHED_BYTES
-    for name, folder in folders.items():
-        files = list(islice(_list_files(folder), files_left + 1))
-        size_bytes = sum(status.st_size for _, status in files)
-        if len(files) <= files_left and size_bytes <= bytes_left:
-            found[name] = hash_folder(folder)
-            files_left, bytes_left = files_left - len(files), bytes_left - size_bytes
-    return found
 
 
 def _list_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:

@@ -15,7 +15,6 @@ from stoker.bus.run_file import (
     GIT_VARIABLE,
     SCHEMA,
     hash_folder,
-    hash_inputs,
     parse_git,
 )
 from stoker.contract.files import read_object, read_regular, write_atomically
@@ -56,11 +55,8 @@ def make_run_facts(
 ) -> dict[str, Any]:
     """All that the container knows."""
     # After a stop every second counts: nothing is read then that may be large.
-    is_hurried = outcome.kind == "stopped"
-    describe = _name_only if is_hurried else hash_folder
+    describe = _name_only if outcome.kind == "stopped" else hash_folder
     uris, image = _read_request(job)
-    folders = {each.name: each.path for each in job.channels if each.input_mode == "File"}
-    hashes = {} if is_hurried else hash_inputs(folders)
     return {
         "schema": SCHEMA,
         "job": job.name,
@@ -73,7 +69,12 @@ def make_run_facts(
         "hyperparameters": {k: mask(v) for k, v in job.hyperparameters.raw.items()},
         "hosts": list(job.cluster.hosts),
         "instance_type": job.cluster.instance_type,
-        "inputs": {name: {"uri": uris.get(name, ""), **hashes.get(name, {})} for name in folders},
+        "inputs": {
+            # Not listed: a channel may have millions of files, and the launcher reads none.
+            channel.name: {"uri": uris.get(channel.name, "")}
+            for channel in job.channels
+            if channel.input_mode == "File"
+        },
         "outputs": {"model": describe(job.paths.model_dir)},
         "metrics_file": _METRICS_FILE,
         "metrics": _summarise(f"{job.paths.output_data_dir}/{FOLDER}/{_METRICS_FILE}"),
