@@ -16,6 +16,7 @@ from stoker.platform.data.storage import Storage
 from stoker.platform.engines.engine import Launch
 from stoker.platform.engines.process import ProcessEngine
 from stoker.platform.model.root import open_root, read_credentials
+from tests.permissions import modes_count
 from tests.platform.data.s3_root import make_request, read_tree, running_world, s3_channel, uri
 
 DEADLINE_SECONDS = 120
@@ -221,6 +222,21 @@ def test_a_file_that_vanishes_while_it_is_copied_is_named(job, folder, monkeypat
     monkeypatch.setattr(channels, "read_folder", lambda _: content)
     with pytest.raises(DownloadFailed, match=r"b.txt vanished while it was read"):
         job.prepare(channel(folder), refused="a test")
+
+
+def test_what_the_platform_may_not_read_is_named_and_kept(job, folder):
+    closed = folder / "closed"
+    closed.mkdir()
+    for path, named in ((closed, folder), (folder / "b.txt", folder / "b.txt")):
+        path.chmod(0)
+        before = state(folder)
+        with pytest.raises(DownloadFailed, match="Permission denied") as caught, modes_count():
+            job.prepare(channel(folder), refused="a test")
+        assert state(folder) == before
+        assert caught.value.fix == (
+            f"make it readable and writable for the user who runs the platform: {named}"
+        )
+        closed.chmod(0o700)
 
 
 def test_objects_are_linked_and_a_job_cannot_change_them(tmp_path, monkeypatch):

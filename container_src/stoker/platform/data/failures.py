@@ -62,7 +62,10 @@ def make_disk_fix(error: OSError, place: Path | str) -> str:
         case errno.ENOSPC | errno.EDQUOT:
             return f"free space on the disk of {place} (see `df -h`), then submit the job again"
         case errno.EACCES | errno.EPERM:
-            return f"make it readable and writable for the user who runs the platform: {place}"
+            # A file of the user's has its whole path; one of a job's folder, only its name.
+            name = error.filename if isinstance(error.filename, str) else ""
+            denied = name if name.startswith("/") else place
+            return f"make it readable and writable for the user who runs the platform: {denied}"
         case errno.ELOOP | errno.ENOTDIR | errno.EISDIR:
             return "replace the link or file that has the path of an expected folder or file"
         case errno.ENAMETOOLONG:
