@@ -110,6 +110,14 @@ def test_bad_input_is_refused(api):
     code, text = refusal(api.update_trial_component, TrialComponentName="full", Parameters=more)
     assert (code, "300" in text) == ("ValidationException", True)
     assert len(api.describe_trial_component(TrialComponentName="full")["Parameters"]) == 200
+    artifacts = {f"a{i}": {"Value": "s3://bucket/key"} for i in range(40)}
+    others = {f"b{i}": {"Value": "s3://bucket/key"} for i in range(40)}
+    make_component(api, "busy", InputArtifacts=artifacts, OutputArtifacts=artifacts)
+    for part in ("InputArtifacts", "OutputArtifacts"):
+        code, text = refusal(
+            api.update_trial_component, TrialComponentName="busy", **{part: others}
+        )
+        assert (code, "60" in text) == ("ValidationException", True)
     assert refusal(api.list_experiments, NextToken="x")[0] == "ValidationException"
 
 
