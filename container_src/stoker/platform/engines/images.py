@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import tarfile
+import threading
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
@@ -30,6 +31,7 @@ class DockerImages:
         self._root_id = root_id
         self._has_gpus = has_gpus
         self._have_code: dict[str, bool] = {}  # by the image's id
+        self._looking = threading.Lock()
 
     def find(self, image: str) -> str:
         """The image that runs for a name: of that name or, for one of AWS's, ours in its place.
@@ -88,8 +90,9 @@ class DockerImages:
     def has_code(self, image: str) -> bool:
         """Whether the image brings code in /opt/ml/code, as AWS's toolkit expects it there."""
         identity = str((self.inspect(image) or {}).get("Id", ""))
-        if identity and identity not in self._have_code:
-            self._have_code[identity] = self._look_for_code(identity)
+        with self._looking:  # jobs that start together would remove each other's container
+            if identity and identity not in self._have_code:
+                self._have_code[identity] = self._look_for_code(identity)
         return self._have_code.get(identity, False)
 
     def _look_for_code(self, identity: str) -> bool:
