@@ -10,8 +10,10 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 PAYLOAD_HASH = "X-Amz-Content-Sha256"
+ALGORITHM = "AWS4-HMAC-SHA256"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,13 +60,28 @@ def sign(
     canonical = [method, path, "", "".join(lines), names, headers[PAYLOAD_HASH]]
     scope = f"{now[:8]}/{region}/{service}/aws4_request"
     digest = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
-    key = f"AWS4{keys.secret_key}".encode()
-    for part in scope.split("/"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    text = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{digest}"
-    signature = hmac.digest(key, text.encode(), "sha256").hex()
+    signature = sign_text(f"{ALGORITHM}\n{now}\n{scope}\n{digest}", keys.secret_key, scope)
     authorization = (
-        f"AWS4-HMAC-SHA256 Credential={keys.access_key}/{scope}, SignedHeaders={names}, "
+        f"{ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={names}, "
         f"Signature={signature}"
     )
     return {**all_headers, "Authorization": authorization}
+
+
+def sign_text(text: str, secret_key: str, scope: str) -> str:
+    """The signature of a text; the scope is DATE/REGION/SERVICE/aws4_request."""
+    return hmac.digest(_make_key(secret_key, scope), _encode(text), "sha256").hex()
+
+
+@lru_cache(maxsize=64)
+def _make_key(secret_key: str, scope: str) -> bytes:
+    # AWS's derivation: each part of the scope by the key before.
+    key = f"AWS4{secret_key}".encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, _encode(part), "sha256")
+    return key
+
+
+def _encode(text: str) -> bytes:
+    # Of requests that others have signed, whatever bytes their headers had.
+    return text.encode("utf-8", "surrogateescape")

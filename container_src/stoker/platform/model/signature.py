@@ -10,16 +10,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Literal
 from urllib.parse import quote, unquote
 
+from stoker.machine.signature import ALGORITHM, sign_text
 from stoker.platform.model.root import Credentials
 
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
-_ALGORITHM = "AWS4-HMAC-SHA256"
 _HEADER = re.compile(
-    rf"{_ALGORITHM} +Credential=(?P<credential>[^,\s]+),\s*SignedHeaders=(?P<headers>[^,\s]+),"
+    rf"{ALGORITHM} +Credential=(?P<credential>[^,\s]+),\s*SignedHeaders=(?P<headers>[^,\s]+),"
     r"\s*Signature=(?P<signature>[0-9a-f]{64})"
 )
 # How far two clocks may differ; AWS allows the same.
@@ -86,10 +85,10 @@ def read_signature(message: Message) -> Signature:
         found = _HEADER.fullmatch(written.strip())
         if found is None:
             raise SignatureRefused(
-                "malformed", f"Authorization header is not a complete {_ALGORITHM} signature."
+                "malformed", f"Authorization header is not a complete {ALGORITHM} signature."
             )
         return _signature(found["credential"], found["headers"], found["signature"], False)
-    if message.parameter("X-Amz-Algorithm") == _ALGORITHM:
+    if message.parameter("X-Amz-Algorithm") == ALGORITHM:
         return _signature(
             message.parameter("X-Amz-Credential") or "",
             message.parameter("X-Amz-SignedHeaders") or "",
@@ -220,22 +219,12 @@ def _expected(
         payload_hash,
     )
     hashed = hash_payload("\n".join(canonical).encode("utf-8", "surrogateescape"))
-    return sign(credentials, signature, f"{_ALGORITHM}\n{stamp}\n{signature.scope}\n{hashed}")
+    return sign(credentials, signature, f"{ALGORITHM}\n{stamp}\n{signature.scope}\n{hashed}")
 
 
 def sign(credentials: Credentials, signature: Signature, text: str) -> str:
     """The signature of a text for the scope of another signature."""
-    key = _signing_key(credentials.secret_key, signature.date, signature.region, signature.service)
-    return hmac.new(key, _bytes(text), hashlib.sha256).hexdigest()
-
-
-@lru_cache(maxsize=64)
-def _signing_key(secret_key: str, *scope: str) -> bytes:
-    # AWS's derivation: date, region, service and the word aws4_request, each by the key before.
-    key = f"AWS4{secret_key}".encode()
-    for part in (*scope, "aws4_request"):
-        key = hmac.digest(key, _bytes(part), "sha256")
-    return key
+    return sign_text(text, credentials.secret_key, signature.scope)
 
 
 def _canonical_path(path: str, service: str) -> str:
