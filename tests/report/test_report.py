@@ -24,6 +24,7 @@ from tests.debugging.profiler_rules.profiles import (
     START,
     make_machine,
     make_profile,
+    make_series,
     make_steps,
     write_samples,
     write_steps,
@@ -50,6 +51,19 @@ def test_a_healthy_run_has_no_findings(tmp_path):
     assert not find_insights(run, make_bill(run))
     assert not run.rules.findings
     assert "Nothing was found that would be worth a change" in render_report(run)
+
+
+def test_idle_cores_are_named_unless_other_jobs_on_the_machine_have_them():
+    steps = make_steps([0.1] * 300, forward=0.1)
+    machine = make_machine(60, cpu0=10, cpu1=30)
+
+    def find(pressure):
+        samples = {**machine, ("PressureStall", "cpu some"): make_series([pressure] * 60)}
+        run = make_run(make_profile(steps, algo_1=samples))
+        return [one.key for one in find_insights(run, make_bill(run))]
+
+    assert find(2.0) == ["cpu"]
+    assert find(90.0) == []
 
 
 def test_the_loader_is_named_with_its_workers_and_the_cores(tmp_path):
