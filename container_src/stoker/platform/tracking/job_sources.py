@@ -14,7 +14,7 @@ from stoker.platform.jobs.describe import make_arn
 from stoker.platform.jobs.state import JobRecord
 from stoker.platform.jobs.store import JobKind, JobQuery, Store
 from stoker.platform.model.processing_request import make_processing_arn, parse_processing
-from stoker.platform.model.request import parse_request
+from stoker.platform.model.request import TrainingRequest, parse_request
 from stoker.platform.tracking.job_facts import JobFacts, JobSource
 from stoker.platform.tracking.job_lineage import MODEL, read_lineage, read_plain
 from stoker.platform.tuning.describe import make_arn as make_tuning_arn
@@ -76,27 +76,18 @@ def describe_training(context: JobContext, job: JobRecord) -> JobFacts:
         kind="training",
         name=job.name,
         arn=make_arn(job.name),
-        created=job.created,
-        modified=job.modified,
-        status=job.status,
-        is_over=job.stage == "ended",
         message=verdict or job.transitions[-1].message,
-        started=job.training_started,
-        ended=job.training_ended if job.stage == "ended" else None,
         parameters={
             **{name: read_plain(text) for name, text in request.hyperparameters.items()},
-            "SageMaker.InstanceCount": float(len(request.hosts)),
-            "SageMaker.InstanceType": request.groups[0].instance_type,
-            "SageMaker.VolumeSizeInGB": float(request.volume_gb),
+            **_read_resources(request),
         },
         inputs={**inputs, "SageMaker.ImageUri": Artifact(uri=request.image)},
         outputs=model,
         experiment_config=config or _as_experiment(mlflow),
         title=config.get("TrialComponentDisplayName") or mlflow.get("MlflowRunName", ""),
-        tags=job.tags,
         search=job.tuning_job_arn.rpartition("/")[2],
-        read_lineage=partial(read_lineage, request, context),
         read_end=partial(_read_run_file, context, job.name),
+        **_read_common(context, job, request),
     )
 
 
@@ -109,18 +100,8 @@ def describe_processing(context: JobContext, job: JobRecord) -> JobFacts:
         kind="processing",
         name=request.job_name,
         arn=make_processing_arn(request.job_name),
-        created=job.created,
-        modified=job.modified,
-        status=job.status,
-        is_over=job.stage == "ended",
         message=verdict or job.exit_message,
-        started=job.training_started,
-        ended=job.training_ended if job.stage == "ended" else None,
-        parameters={
-            "SageMaker.InstanceCount": float(len(request.hosts)),
-            "SageMaker.InstanceType": request.groups[0].instance_type,
-            "SageMaker.VolumeSizeInGB": float(request.volume_gb),
-        },
+        parameters=_read_resources(request),
         inputs={
             **{channel.name: Artifact(uri=channel.uri) for channel in request.channels},
             "SageMaker.ImageUri": Artifact(uri=request.image),
@@ -128,9 +109,31 @@ def describe_processing(context: JobContext, job: JobRecord) -> JobFacts:
         outputs={output.name: Artifact(uri=output.uri) for output in request.outputs},
         experiment_config=config,
         title=config.get("TrialComponentDisplayName", ""),
-        tags=job.tags,
-        read_lineage=partial(read_lineage, request, context),
+        **_read_common(context, job, request),
     )
+
+
+def _read_common(context: JobContext, job: JobRecord, request: TrainingRequest) -> dict[str, Any]:
+    """The facts that jobs with hosts have, whatever their kind."""
+    is_over = job.stage == "ended"
+    return {
+        "created": job.created,
+        "modified": job.modified,
+        "status": job.status,
+        "is_over": is_over,
+        "started": job.training_started,
+        "ended": job.training_ended if is_over else None,
+        "tags": job.tags,
+        "read_lineage": partial(read_lineage, request, context),
+    }
+
+
+def _read_resources(request: TrainingRequest) -> dict[str, Parameter]:
+    return {
+        "SageMaker.InstanceCount": float(len(request.hosts)),
+        "SageMaker.InstanceType": request.groups[0].instance_type,
+        "SageMaker.VolumeSizeInGB": float(request.volume_gb),
+    }
 
 
 def _as_experiment(mlflow: Mapping[str, str]) -> dict[str, str]:
