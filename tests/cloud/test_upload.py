@@ -165,6 +165,18 @@ def test_a_remembered_hash_is_not_used_for_a_file_that_changed(data, tmp_path):
     assert read_folder(data, memory=memory).digest != before.digest
 
 
+def test_links_that_lead_back_are_not_followed_for_ever(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}/ключ.txt").write_text(name)
+    (tmp_path / "a/itself").symlink_to(".")
+    (tmp_path / "a/above").symlink_to("../..")
+    (tmp_path / "a/other").symlink_to("../b")
+    (tmp_path / "b/other").symlink_to("../a")
+    names = [file.name for file in read_folder(tmp_path).files]
+    assert names == ["a/other/ключ.txt", "a/ключ.txt", "b/other/ключ.txt", "b/ключ.txt"]
+
+
 def test_what_s3_cannot_hold_is_refused(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()

@@ -126,14 +126,21 @@ def _hash(file: Path) -> str:
 def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Names and states; links are followed, as the container would see them."""
     for base, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
-        if os.path.islink(base) and folder.resolve().is_relative_to(Path(base).resolve()):
-            folders.clear()  # a link to a folder above: it would never end
+        if os.path.islink(base) and _leads_back(Path(base), folder):
+            folders.clear()  # it would never end
             continue
         # Plain strings: a Path for each of many thousand files takes longer than all the rest.
         inside = os.path.relpath(base, folder)
         above = "" if inside == os.curdir else f"{inside}/"
         for name in names:
             yield f"{above}{name}", _require_regular(f"{base}/{name}", f"{above}{name}")
+
+
+def _leads_back(link: Path, folder: Path) -> bool:
+    """Whether a link is to a folder above, or to one that the way to it has passed."""
+    target = link.resolve()
+    passed = ((folder / part).resolve() for part in link.relative_to(folder).parents)
+    return folder.resolve().is_relative_to(target) or target in passed
 
 
 def _require_regular(path: str, name: str) -> os.stat_result:
