@@ -60,9 +60,9 @@ def test_too_many_threads_are_named_first_with_their_number(opt_ml, use_cores):
     assert first.title.startswith(f"{truth['threads']} threads compute on {truth['cores']} cores")
 
 
-@pytest.mark.parametrize("training", ["healthy", "equal_ranks"])
-def test_a_healthy_training_has_no_findings(opt_ml, use_cores, training):
-    use_cores(1)
+@pytest.mark.parametrize(("training", "cores"), [("healthy", 1), ("equal_ranks", 2)])
+def test_a_healthy_training_has_no_findings(opt_ml, use_cores, training, cores):
+    use_cores(cores)
     assert train(opt_ml, training)[2] == []
 
 

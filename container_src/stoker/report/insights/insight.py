@@ -11,7 +11,7 @@ LEAST_SHARE = 0.05
 """Of the job."""
 LARGE_SHARE = 0.3
 """Of the training itself: a trial of a minute is mostly start, the job that follows it is not."""
-_LEAST_SECONDS = 1.0
+_LEAST_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
