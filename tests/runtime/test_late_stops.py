@@ -95,22 +95,25 @@ SIDECAR = """
     sidecar.finish(signals, limit_seconds=60)
     print(sidecar.trouble)
 """
-# Takes a moment to conclude, as an evaluator does that has a rule in hand.
+# Concludes at once; or takes its time, as an evaluator does that has a rule in hand.
 CONCLUDES = """
 import signal, sys, time
-signal.signal(signal.SIGINT, lambda *_: (time.sleep(1), sys.exit(0)))
+signal.signal(signal.SIGINT, lambda *_: (time.sleep({seconds}), sys.exit(0)))
 open("ready", "w").close()
 time.sleep(280)
 """
 
 
 @pytest.mark.parametrize(
-    ("seconds_ago", "trouble"),
-    [("111", ""), ("117", "the sidecar did not end in time and was killed")],
+    ("seconds_ago", "takes_seconds", "trouble"),
+    [("111", 0, ""), ("117", 100, "the sidecar did not end in time and was killed")],
 )
-def test_a_sidecar_has_ended_before_the_platform_kills(tmp_path, seconds_ago, trouble):
+def test_a_sidecar_has_ended_before_the_platform_kills(
+    tmp_path, seconds_ago, takes_seconds, trouble
+):
+    concludes = CONCLUDES.format(seconds=takes_seconds)
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SIDECAR), str(tmp_path), CONCLUDES, seconds_ago],
+        [sys.executable, "-c", textwrap.dedent(SIDECAR), str(tmp_path), concludes, seconds_ago],
         capture_output=True,
         text=True,
         timeout=LONGEST_SECONDS,

@@ -646,12 +646,10 @@ def test_when_the_time_is_over_every_later_answer_has_to_be_a_short_one(run, mon
     run.save(0)
     run.end()
     Seen.acts[0] = run.signals.conclude
-    started = time.monotonic()
     limit = partial(run.signals.answer_seconds, 300.0)
     statuses = run.evaluate("Lingering", longest_seconds=limit)
     assert statuses["Lingering"].status == "Error"
     assert "no answer within 0.5 s" in statuses["Lingering"].details
-    assert time.monotonic() - started < 30
     assert run.signals.answer_seconds(0.1) == 0.1
 
 
