@@ -127,6 +127,30 @@ def checkpoint():
     return {"seconds": saving.seconds}
 
 
+def other():
+    """A metric in Python after each step."""
+    model, optimizer = make_model()
+    measuring = Watch()
+
+    def measure():
+        with measuring:
+            time.sleep(0.05)
+
+    train(model, optimizer, DataLoader(Data(STEPS * 32), batch_size=32), after=measure)
+    return {"seconds": measuring.seconds}
+
+
+def idle():
+    """Data that is prepared again before each epoch but the first."""
+    model, optimizer = make_model()
+    preparing = Watch()
+    for epoch in range(4):
+        with preparing if epoch else Watch():
+            time.sleep(1.0)
+        train(model, optimizer, DataLoader(Data(STEPS * 32), batch_size=32))
+    return {"seconds": preparing.seconds}
+
+
 def evaluation():
     model, optimizer = make_model()
     model = SlowEvaluation(model)

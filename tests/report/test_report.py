@@ -13,12 +13,13 @@ import pytest
 
 from stoker.bus.job_phases import JobPhase
 from stoker.cli.main import main
-from stoker.debugging.profiler_rules.profile import Profile
+from stoker.debugging.profiler_rules.profile import Event, Profile
 from stoker.report.figures.bill import make_bill
 from stoker.report.figures.headroom import find_headroom
 from stoker.report.figures.outliers import find_outliers
 from stoker.report.figures.run import Run, Stage, evaluate_rules, find_traces, read_profile
 from stoker.report.insights import find_insights
+from stoker.report.insights.other_work import find_place
 from stoker.report.page import render_report
 from tests.debugging.profiler_rules.profiles import (
     START,
@@ -129,6 +130,34 @@ def test_slow_steps_are_explained_by_what_happened_in_them():
     found = find_outliers(Profile(steps=[steps]))
     assert [(one.number, one.part) for one in found] == [(100, "data_wait"), (150, "checkpoint")]
     assert "first batch of an epoch" in found[0].reason
+
+
+def test_other_work_and_pauses_explain_slow_steps():
+    rest = np.full(200, 0.01)
+    rest[[60, 100]] = 0.4, 5.0
+    found = find_outliers(Profile(steps=[make_steps(0.1 + rest, forward=0.1)]))
+    assert [(one.number, one.part) for one in found] == [(100, "other"), (60, "other")]
+    assert "a pause" in found[0].reason
+    assert "the loop did other work" in found[1].reason
+
+
+def test_the_place_of_other_work_is_that_of_the_longest_gap_in_a_step():
+    def make_event(phase, start, seconds):
+        return Event(node="algo-1", phase=phase, name=phase, start=start, seconds=seconds, pid=7)
+
+    events = []
+    for start in range(0, 40, 4):
+        events += [
+            make_event("Step:ModeKeys.TRAIN", start, 4.0),
+            make_event("DataLoaderIter", start, 0.5),
+            make_event("Forward-node", start + 2.5, 0.5),  # 2 s after its batch has come
+            make_event("Backward(post-forward)-node", start + 3, 0.5),
+            make_event("Optimizer", start + 3.5, 0.1),
+        ]
+    place, share = find_place(Profile(events=events))
+    assert place == "after its batch has come"
+    assert share == pytest.approx(2 / 2.4)
+    assert find_place(Profile()) == ("", 0.0)
 
 
 def test_operators_and_memory_come_from_traces_and_damaged_ones_are_named(tmp_path):
@@ -263,8 +292,24 @@ def test_metrics_of_the_job_are_on_the_page():
     assert 'id="metrics-charts"' in page
 
 
+def probe_page(page, probe, folder, width=1200):
+    """What a script at the end of the page writes into its title, in a real browser."""
+    file = folder / "page.html"
+    file.write_text(page.replace("</body>", probe))
+    argv = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    argv += [f"--user-data-dir={folder}/chromium", f"--window-size={width},2000"]
+    argv += ["--dump-dom", file.as_uri()]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
+    return json.loads(re.search(r"<title>(.*?)</title>", done.stdout)[1])
+
+
+needs_chromium = pytest.mark.skipif(
+    not shutil.which("chromium"), reason="chromium is not here to draw the page"
+)
+
+
 @pytest.mark.browser
-@pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not here to draw the page")
+@needs_chromium
 def test_the_charts_are_drawn_and_can_be_zoomed(two_runs, tmp_path):
     run = read(two_runs[1])
     probe = """<script>
@@ -274,11 +319,24 @@ def test_the_charts_are_drawn_and_can_be_zoomed(two_runs, tmp_path):
       const last = [...document.querySelectorAll("svg text")].map((text) => text.textContent);
       document.title = JSON.stringify({lines: before[0], zoomed: last.includes("10 s")});
     </script></body>"""
-    file = tmp_path / "page.html"
-    file.write_text(render_report(run).replace("</body>", probe))
-    argv = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    argv += [f"--user-data-dir={tmp_path}/chromium", "--dump-dom", file.as_uri()]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
-    found = json.loads(re.search(r"<title>(.*?)</title>", done.stdout)[1])
+    found = probe_page(render_report(run), probe, tmp_path)
     assert found["lines"] >= 5
     assert found["zoomed"]
+
+
+@pytest.mark.browser
+@needs_chromium
+def test_on_a_phone_the_bill_and_the_texts_of_tables_need_no_scrolling(two_runs, tmp_path):
+    probe = """<script>
+      const tables = [...document.querySelectorAll("table.bill, table.told")];
+      document.title = JSON.stringify({
+        body: document.documentElement.scrollWidth - innerWidth,
+        kinds: [...new Set(tables.map((table) => table.className))].sort(),
+        tables: tables.filter((table) => table.scrollWidth > table.clientWidth).length,
+      });
+    </script></body>"""
+    page = render_report(read(two_runs[1]))
+    found = probe_page(page, probe, tmp_path, width=400)
+    assert found["kinds"] == ["bill", "told"]
+    assert found["body"] <= 0
+    assert found["tables"] == 0

@@ -132,14 +132,14 @@ def render_rules(run: Run) -> str:
         advice = f'<br><span class="soft">{escape(finding.hint)}</span>' if finding else ""
         extension = '<br><span class="soft">extension</span>' if rule.is_extension else ""
         parameters = ", ".join(str(rule.report()["RuleParameters"]).split("\n"))
+        settings = f'<br><span class="soft fine">{escape(parameters)}</span>' if parameters else ""
         rows.append(
             [
                 f"<b>{escape(name)}</b>{extension}",
                 f'<span class="{"worse" if finding else "soft"}">{status}</span>',
-                f"{escape(said)}{advice}",
+                f"{escape(said)}{advice}{settings}",
                 str(rule.triggered),
                 str(rule.datapoints),
-                f'<span class="soft">{escape(parameters)}</span>',
             ]
         )
     first = next((name for name, rule in ranked if rule.triggered), "")
@@ -149,11 +149,11 @@ def render_rules(run: Run) -> str:
         if run.is_quick
         else ""
     )
-    head = ["rule", "status", "what was seen", "times", "datapoints", "parameters"]
+    head = ["rule", "status", "what was seen", "times", "datapoints"]
     return (
         '<h2 id="rules">Rules of the profiler</h2><div class="card">'
         f'<p class="soft">{escape(lead)}'
-        f"{quick}</p>{_table(head, rows, text=(0, 1, 5, 2))}</div>"
+        f"{quick}</p>{_table(head, rows, text=(0, 1, 2))}</div>"
     )
 
 
@@ -283,11 +283,14 @@ def _table(
         is_number = place not in text and not content.startswith("<div")
         is_longest = len(text) > 1 and place == text[-1]
         kind = ' class="n"' if is_number else ' class="text"' if is_longest else ""
-        return f"<{tag}{kind}>{content}</{tag}>"
+        # On a phone a table with texts has no head: each number says what it is.
+        label = f' data-head="{escape(head[place])}"' if is_number and tag == "td" else ""
+        return f"<{tag}{kind}{label}>{content}</{tag}>"
 
     top = "".join(cell("th", place, escape(name)) for place, name in enumerate(head))
     body = "".join(
         f"<tr>{''.join(cell('td', place, content) for place, content in enumerate(row))}</tr>"
         for row in rows
     )
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    kind = ' class="told"' if len(text) > 1 else ""
+    return f"<table{kind}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -48,7 +48,6 @@ def run(args: argparse.Namespace) -> int:
     # Measured before and after: what differs between the two is noise, not a gain.
     again = lab.measure("", "as it is, once more")
     baselines = [first, *([] if isinstance(again, str) else [again])]
-    training = bill.total_seconds - bill.seconds["start"] - bill.seconds["script"]
     rows = []
     for one, result in results:
         row: dict[str, Any] = {"try": one.setting, "predicted": one.predicted}
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             rows.append({**row, "failed": result})
             continue
         gain, noise = find_gain(baselines, result)
-        saved = gain * training if gain > noise else 0.0
+        saved = gain * bill.step_seconds if gain > noise else 0.0
         usd = bill.usd(saved)
         rows.append({**row, "measured": gain, "noise": noise, "saved_seconds": saved, "usd": usd})
     print(json.dumps(rows, indent=2) if args.json else _render(rows, first, args.steps))

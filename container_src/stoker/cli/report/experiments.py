@@ -38,7 +38,7 @@ class Experiment:
     setting: str
     """As the variable has it: `workers=2`."""
     predicted: float | None = None
-    """The part of the training that it should save: 0 to 1."""
+    """The part of a training step that it should save, as is measured: 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +63,7 @@ def choose_experiments(
         UsageRefused: a name is not known, or there is nothing to try.
     """
     predicted = {
-        trial: one.saving_seconds / max(bill.total_seconds, 1e-9)
+        trial: min(1.0, one.saving_seconds / max(bill.step_seconds, 1e-9))
         for one in reversed(insights)
         for trial in one.trials
         if one.saving_seconds

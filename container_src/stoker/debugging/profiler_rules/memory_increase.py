@@ -42,11 +42,8 @@ class MemoryIncrease(ProfilerRule):
                 self._describe(node, name, series, grown)
                 if grown > self.increase:
                     self.violations += 1
-                    worst = max(
-                        worst or (grown, "", series),
-                        (grown, f"{name} of {node}", series),
-                        key=lambda w: w[0],
-                    )
+                    if worst is None or grown > worst[0]:
+                        worst = grown, f"{name} of {node}", series
         if not is_measured:
             self.lacking = self.nothing()
             return None

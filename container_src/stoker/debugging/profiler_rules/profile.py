@@ -82,6 +82,11 @@ class StepSeries:
         return self.seconds / self.counts
 
     @property
+    def other(self) -> Floats:
+        """Seconds in each entry that belong to none of its parts."""
+        return self.seconds - sum(self.parts.values(), np.zeros(len(self)))
+
+    @property
     def steps(self) -> int:
         return int(self.counts.sum())
 

@@ -143,6 +143,7 @@ def read_timeline(file: str) -> list[Event]:
                     name=str(entry["name"]),
                     start=(start_us + float(entry["ts"])) / 1e6,
                     seconds=float(entry.get("dur", 0)) / 1e6,
+                    pid=int(arguments.get("pid") or 0),
                 )
             )
     return found

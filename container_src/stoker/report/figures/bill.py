@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stoker.cost.bill import find_machines
 from stoker.debugging.profiler_rules.profile import Profile, StepSeries
 from stoker.report.figures.run import Run
+
+if TYPE_CHECKING:
+    from stoker.debugging.profiler_rules.profile import Floats
 
 HEADINGS = {
     "start": "machines and container start",
@@ -30,9 +34,8 @@ HEADINGS = {
 """In the order of a job's life."""
 
 USEFUL = ("compute", "evaluation")
-TRAINING = (
-    *("data", "transfer", "compute", "checkpoint", "logging", "evaluation", "other", "idle"),
-)
+STEPS = ("data", "transfer", "compute", "checkpoint", "logging", "other")
+TRAINING = (*STEPS, "evaluation", "idle")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +57,11 @@ class Bill:
     def training_seconds(self) -> float:
         """From the first step to the end of the script."""
         return sum(self.seconds.get(name, 0.0) for name in TRAINING)
+
+    @property
+    def step_seconds(self) -> float:
+        """In the steps of the training, without evaluation and pauses."""
+        return sum(self.seconds.get(name, 0.0) for name in STEPS)
 
     def usd(self, seconds: float) -> float | None:
         """Dollars for seconds of all machines."""
@@ -164,6 +172,19 @@ _PARTS = {
 """Heading → the parts of a training step that belong to it."""
 
 
+_PAUSE_SECONDS = 0.5
+_PAUSE_STEPS = 10
+"""Other work of a step that takes as long as so many steps is a pause between two of them."""
+
+
+def find_pauses(one: StepSeries) -> Floats:
+    """Seconds in each step that passed between it and the next, as between two epochs."""
+    rest = np.maximum(0.0, one.other)
+    least = max(_PAUSE_SECONDS, _PAUSE_STEPS * float(np.median(one.each))) if len(one) else 0.0
+    # Of several steps in one entry it is not known how it was spread over them.
+    return np.where((one.counts == 1) & (rest > least), rest, 0.0)
+
+
 def _split_rank(
     series: Sequence[StepSeries], bounds: tuple[float, float], tail: Mapping[str, float]
 ) -> dict[str, float]:
@@ -172,7 +193,7 @@ def _split_rank(
     first = min(float(one.starts[0]) for one in series)
     found = dict.fromkeys((*_PARTS, "evaluation", "other"), 0.0)
     for one in series:
-        total = float(one.seconds.sum())
+        total = float(one.seconds.sum()) - float(find_pauses(one).sum())
         sums = {h: sum(float(one.part(n).sum()) for n in names) for h, names in _PARTS.items()}
         if one.mode == "EVAL":
             found["checkpoint"] += sums["checkpoint"]

@@ -8,6 +8,7 @@ import numpy as np
 
 from stoker.bus.system_samples import CPU_THROTTLED, PRESSURE
 from stoker.debugging.profiler_rules.profile import Profile, StepSeries
+from stoker.report.figures.bill import find_pauses
 
 MOST = 12
 _FACTOR = 2.0
@@ -21,6 +22,7 @@ _REASONS = {
     "forward": "its forward pass took longer",
     "backward": "its backward pass took longer",
     "optimizer": "its optimizer step took longer",
+    "other": "the loop did other work",
 }
 
 
@@ -64,7 +66,7 @@ def _explain(profile: Profile, one: StepSeries, place: int, usual: float) -> Out
     count = float(one.counts[place])
     more = {
         name: float(seconds[place]) / count - float(np.median(seconds / one.counts))
-        for name, seconds in one.parts.items()
+        for name, seconds in {**one.parts, "other": one.other}.items()
     }
     seconds = float(one.longest[place])
     extra = seconds - usual
@@ -76,6 +78,8 @@ def _explain(profile: Profile, one: StepSeries, place: int, usual: float) -> Out
         reason = "the first step: memory is allocated, caches are empty, kernels are chosen"
     elif part == "data_wait" and one.first_of_epoch[place]:
         reason = "the first batch of an epoch: the loader's workers start"
+    elif part == "other" and find_pauses(one)[place]:
+        reason = "a pause before or after it, as between two epochs"
     reason += _machine(profile, one, place)
     return Outlier(
         series=one, place=place, seconds=seconds, usual_seconds=usual, reason=reason, part=part

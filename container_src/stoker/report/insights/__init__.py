@@ -14,10 +14,10 @@ from stoker.report.insights.machine import (
     find_memory_growth,
     find_threads,
 )
+from stoker.report.insights.other_work import find_idle, find_other_work
 from stoker.report.insights.steps import (
     find_checkpoints,
     find_evaluation,
-    find_idle,
     find_logging,
     find_preparation,
     find_skew,
@@ -28,8 +28,8 @@ __all__ = ["Insight", "find_insights"]
 
 _FINDERS = (
     *(find_data_wait, find_epoch_start, find_transfer, find_skew, find_checkpoints, find_logging),
-    *(find_evaluation, find_idle, find_small_batch, find_threads, find_memory_growth),
-    *(find_preparation, find_idle_devices, find_low_cpu),
+    *(find_evaluation, find_other_work, find_idle, find_small_batch, find_threads),
+    *(find_memory_growth, find_preparation, find_idle_devices, find_low_cpu),
 )
 
 

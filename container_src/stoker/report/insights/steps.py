@@ -15,8 +15,7 @@ from stoker.report.insights.insight import (
     show_seconds,
     show_share,
 )
-
-_LEAST_SECONDS = 1.0
+from stoker.report.insights.other_work import OTHER_SECONDS
 
 
 def find_skew(run: Run, bill: Bill) -> Insight | None:
@@ -125,22 +124,6 @@ def find_evaluation(run: Run, bill: Bill) -> Insight | None:
     )
 
 
-def find_idle(run: Run, bill: Bill) -> Insight | None:
-    """Time of the script that is in no step."""
-    share, lost = bill.share("idle"), bill.seconds["idle"]
-    if share < 0.1 or lost < _LEAST_SECONDS:
-        return None
-    return Insight(
-        key="idle",
-        title=f"{show_share(share)} of the job passes between and after the steps",
-        change="look at what the script does between epochs and after the last one: data that is "
-        "prepared again, plots, checkpoints, metrics over the whole data set",
-        lost_seconds=lost,
-        share=share,
-        evidence=(f"{show_seconds(lost)} between the first step and the end of the script",),
-    )
-
-
 def find_small_batch(run: Run, bill: Bill) -> Insight | None:
     """Steps so short that what is done once per step outweighs the work for its samples."""
     ranks = run.profile.steps_of("TRAIN")
@@ -151,9 +134,10 @@ def find_small_batch(run: Run, bill: Bill) -> Insight | None:
     if not batch or batch > 16 or one.steps < 20:
         return None
     work = one.part("forward") + one.part("backward")
-    fixed = one.part("optimizer") + np.maximum(
-        0, one.seconds - sum(one.parts.values(), np.zeros(len(one)))
-    )
+    rest = np.maximum(0, one.other)
+    if float(np.median(rest / one.counts)) > OTHER_SECONDS:
+        rest = np.zeros(len(one))  # too much for what Python does: an insight of its own
+    fixed = one.part("optimizer") + rest
     total = float(one.seconds.sum()) or 1e-9
     fixed_share = float(fixed.sum()) / max(1e-9, float(fixed.sum() + work.sum()))
     each = float(np.median(one.each))
