@@ -68,6 +68,36 @@ def test_what_a_job_left_is_found_by_its_name(cloud):
     assert "s3://sagemaker-us-east-1-000000000000/left/tensorboard-output" in shown.stdout
 
 
+def test_the_cost_is_estimated_from_the_last_job_and_from_steps_of_a_job_here(cloud):
+    (cloud.folder / "src/steps.py").write_text(
+        "import time\nfor step in range(0, 31, 10):\n"
+        "    print(f'[metric] step={step} loss=1.0', flush=True)\n    time.sleep(1)\n"
+    )
+    home = cloud.folder / "home"
+    (home / ".stoker").mkdir(exist_ok=True)
+    (home / ".stoker/local").symlink_to(cloud.platform)
+    other = cloud.folder / "elsewhere"
+    other.mkdir()
+    (other / "steps.py").write_text("pass")
+    script = ("train", "src/steps.py", "--on", "sagemaker", "--param", "a=1")
+    asked = ("--steps", "100000", "--dry-run")
+    nothing = run(cloud, *script, *asked)
+    assert "no job of steps.py on this machine has logged steps" in nothing.stderr
+    assert "likely" not in nothing.stderr
+    assert run(cloud, *script, "--name", "estimated").returncode == 0
+    found = run(cloud, *script, *asked)
+    cost, step = re.search(
+        r"\$([\d.]+) for 100000 steps of ([\d.]+) s, as estimated took", found.stderr
+    ).groups()
+    assert 0.05 < float(step) < 1
+    assert float(cost) == pytest.approx(100_000 * float(step) * 0.23 / 3600, rel=0.1)
+    assert re.search(r"likely about \$[\d.]+: estimated was billed \d+ s\n", found.stderr)
+    assert ", with other hyperparameters" in run(cloud, *script[:-1], "a=2", "--dry-run").stderr
+    # Another project's script of the same name says nothing about this one.
+    elsewhere = run(cloud, "train", "elsewhere/steps.py", "--on", "sagemaker", "--dry-run")
+    assert "likely" not in elsewhere.stderr
+
+
 def test_verbs_find_a_job_that_was_sent_from_here(cloud):
     sent = run(cloud, *CLOUD, "--name", "verbs", "--detach")
     assert sent.returncode == 0, sent.stderr
@@ -90,7 +120,10 @@ def test_a_failed_job_and_a_missing_one_are_told_apart(cloud):
     assert "train: failed" in failed.stdout
     missing = run(cloud, "logs", "nobodys", "--on", "sagemaker")
     assert missing.returncode == 2
-    assert "does not have it" in missing.stderr
+    assert "does not have nobodys: " in missing.stderr
+    unseen = run(cloud, "attach", "nobodys", "--on", "sagemaker")
+    assert unseen.returncode == 2
+    assert "continues" not in unseen.stdout
 
 
 def test_the_same_job_twice_is_one_job_and_an_interrupt_leaves_it_running(cloud):
@@ -174,6 +207,14 @@ def test_a_dry_run_asks_nobody(cloud, tmp_path):
         (("--spot", "after=3s"), {}, "--use-spot asks SageMaker"),
         (("--subnet", "s"), {}, "needs both, --subnet and --security-group"),
         (("--instance-group", "x"), {}, "NAME=TYPE:COUNT"),
+        (
+            ("--instance-group", "a=ml.m5.large:1", "--instances", "2"),
+            {},
+            "and numbers of its own",
+        ),
+        (("--prefer", "ml.m5.large", "--instance-type", "ml.c5.large"), {}, "is given, too"),
+        (("--tag", "aws:team=a"), {}, "AWS's own"),
+        (("--steps", "0"), {}, "at least 1"),
         ((), {"AWS_PROFILE": "nobodys"}, "list-profiles"),
         ((), NO_CREDENTIALS, "no credentials"),
         ((), {"AWS_SECRET_ACCESS_KEY": "wrong"}, "does not know these credentials"),

@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
 from moto import mock_aws
 
@@ -93,6 +94,21 @@ def examine(account, quota, **options):
                 image=options.pop("image", "stoker:cpu"),
             )
         )
+
+
+def test_a_region_that_is_misspelt_has_its_near_miss(monkeypatch):
+    for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    account = Account(region="eu-wset-1")
+
+    def unreachable(**_rest):
+        raise EndpointConnectionError(endpoint_url="https://sts.eu-wset-1.amazonaws.com")
+
+    account.client("sts").meta.events.register("before-send", unreachable)
+    with pytest.raises(ConnectionLost, match="boto3 knows; did you mean eu-west-1"):
+        account.call("sts", "GetCallerIdentity")
 
 
 def test_the_only_role_that_trusts_sagemaker_is_taken(account):

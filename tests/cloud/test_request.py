@@ -195,15 +195,25 @@ def test_an_empty_part_of_a_config_file_is_as_good_as_none(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "said"),
     [
-        CloudSettings(subnets=("s",)),
-        CloudSettings(max_wait_seconds=3),
-        CloudSettings(preferred_types=("a",), is_spot=True),
-        CloudSettings(output="/tmp"),
-        CloudSettings(priority=1),
+        (CloudSettings(subnets=("s",)), "a VPC needs both"),
+        (CloudSettings(max_wait_seconds=3), "--use-spot"),
+        (CloudSettings(preferred_types=("a",), is_spot=True), "on-demand ones only"),
+        (CloudSettings(output="/tmp"), "--output /tmp is not s3://BUCKET/PREFIX"),
+        (CloudSettings(output="s3://b/p"), "--output s3://b/p is not s3://BUCKET/PREFIX"),
+        (CloudSettings(priority=1), "of a --queue"),
+        (CloudSettings(priority=10_000, queue="q"), "--priority 10000 is not from 0 to 9999"),
+        (CloudSettings(queue="a b"), "--queue a b is neither"),
+        (CloudSettings(role="arn:bad"), "--role arn:bad is neither"),
+        (CloudSettings(region="US-EAST-1"), "region US-EAST-1 is not a valid name"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(settings):
-    with pytest.raises(UsageRefused):
+def test_settings_that_are_not_valid_are_refused_by_name(settings, said):
+    with pytest.raises(UsageRefused, match=said):
         require_sense(settings)
+
+
+def test_all_mistakes_of_the_settings_are_named_at_once():
+    with pytest.raises(UsageRefused, match=r"a VPC needs both.*; --role a b is neither"):
+        require_sense(CloudSettings(subnets=("s",), role="a b"))

@@ -10,6 +10,7 @@ import difflib
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -105,7 +106,9 @@ class Account:
             HostError: AWS refuses or cannot be reached; translated.
         """
         method = getattr(self.client(service), _method_name(operation))
-        answer: dict[str, Any] = self._translated(service, operation, lambda: method(**parameters))
+        answer: dict[str, Any] = self._translated(
+            service, operation, lambda: method(**parameters), subject=_find_subject(parameters)
+        )
         return answer
 
     def pages(
@@ -213,11 +216,30 @@ class Account:
         )
         return self.session.create_client(name, region_name=self.region, config=config)
 
-    def _translated(self, service: str, operation: str, do: Callable[[], Result]) -> Result:
+    def _translated(
+        self, service: str, operation: str, do: Callable[[], Result], *, subject: str = ""
+    ) -> Result:
         try:
             return do()
         except aws_errors() as error:
-            raise explain(self._read_error(error, service, operation)) from error
+            refusal = replace(self._read_error(error, service, operation), subject=subject)
+            if refusal.code == "EndpointConnectionError":
+                hint = self._describe_unknown_region(refusal.region)
+                refusal = replace(refusal, message=f"{refusal.message}{hint}")
+            raise explain(refusal) from error
+
+    def _describe_unknown_region(self, region: str) -> str:
+        """What to add to a failure to connect; AWS may have regions that this boto3 has not."""
+        known = [
+            name
+            for partition in self.session.get_available_partitions()
+            for name in self.session.get_available_regions("sagemaker", partition)
+        ]
+        if region in known or region == "?":
+            return ""
+        near = difflib.get_close_matches(region, known, n=2)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        return f" {region} is not a region that this boto3 knows{hint}"
 
     def _read_error(self, error: Exception, service: str, operation: str) -> Refusal:
         answer = getattr(error, "response", None)
@@ -246,6 +268,12 @@ def trusts_sagemaker(role: Mapping[str, Any]) -> bool:
         if each.get("Effect") == "Allow" and SAGEMAKER in named:
             return True
     return False
+
+
+def _find_subject(parameters: Mapping[str, object]) -> str:
+    """What an operation is about: the value of TrainingJobName, RoleName, repositoryName, …"""
+    names = (value for key, value in parameters.items() if key.endswith(("Name", "name")))
+    return next((value for value in names if isinstance(value, str)), "")
 
 
 def _method_name(operation: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from stoker.contract.files import write_atomically
 
@@ -23,12 +25,21 @@ class SentJob:
     kind: str
     """training, tuning or queued."""
     script: str
+    """The file of this machine: many projects have a train.py."""
     machines: Mapping[str, int]
     created: float = field(default_factory=time.time)
     queue_job: str = ""
     """The id that AWS Batch gave it."""
     billable_seconds: float | None = None
     """Of one instance, when its end was seen."""
+    params_hash: str = ""
+    """Of its hyperparameters, which may be secrets themselves."""
+
+
+def hash_params(request: Mapping[str, Any]) -> str:
+    """Of the hyperparameters of a request."""
+    params = json.dumps(request.get("HyperParameters", {}), sort_keys=True)
+    return hashlib.sha256(params.encode()).hexdigest()
 
 
 def cloud_folder() -> Path:

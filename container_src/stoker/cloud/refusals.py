@@ -36,6 +36,14 @@ class Refusal:
     identity: str = ""
     """The ARN of the caller, where it is known."""
 
+    subject: str = ""
+    """The name that was asked for, such as a job's; empty if there is none."""
+
+    @property
+    def what(self) -> str:
+        """The subject, or a word in its place."""
+        return self.subject or "it"
+
 
 _QUOTA = re.compile(
     r"account-level service limit '(?P<name>[^']+)' is (?P<limit>[\d.]+) Instances,"
@@ -141,7 +149,9 @@ def _guess_action(refusal: Refusal) -> str:
         }
         names |= {"HeadBucket": "ListBucket"}
         return f"s3:{names.get(refusal.operation, refusal.operation)}"
-    return f"{refusal.service}:{refusal.operation}"
+    # IAM's own name of Service Quotas.
+    service = {"service-quotas": "servicequotas"}.get(refusal.service, refusal.service)
+    return f"{service}:{refusal.operation}"
 
 
 def _explain_validation(refusal: Refusal) -> HostError:
@@ -150,7 +160,7 @@ def _explain_validation(refusal: Refusal) -> HostError:
     # Two ways of the service to say that there is no such job.
     if re.search(r"Requested resource not found|Could not find|does not exist", text):
         return NotThere(
-            f"{refusal.service} in {refusal.region} does not have it: {text}",
+            f"{refusal.service} in {refusal.region} does not have {refusal.what}: {text}",
             fix="check name and region; a job that was deleted is not kept anywhere",
         )
     if "Could not assume role" in text or "assume the role" in text.lower():
@@ -254,7 +264,7 @@ _NO_PROFILE = _Meaning(
 )
 _MISSING = _Meaning(
     kind=NotThere,
-    text="{r.service} in {r.region} does not have it: {r.message}",
+    text="{r.service} in {r.region} does not have {r.what}: {r.message}",
     fix="check the name and --region",
 )
 _IN_USE = _Meaning(kind=UsageRefused, text="{r.message}", fix="choose another --name")

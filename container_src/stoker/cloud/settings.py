@@ -6,11 +6,19 @@ options of the command line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stoker.machine.failures import UsageRefused
+
+_REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d+")
+_ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+|[\w+=,.@-]{1,64}", re.ASCII)
+_OUTPUT = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?")
+_QUEUE = re.compile(r"arn:aws[a-z-]*:batch:[\w-]+:\d{12}:job-queue/.+|[\w-]{1,128}", re.ASCII)
+# Of SubmitServiceJob; its documentation has the limit, botocore's model has not.
+_HIGHEST_PRIORITY = 9999
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,10 +99,19 @@ def merge_sdk_config(settings: CloudSettings, config: Mapping[str, Any]) -> Clou
 def require_sense(settings: CloudSettings) -> None:
     """
     Raises:
-        UsageRefused: settings do not go together; all mistakes are named.
+        UsageRefused: settings do not go together, or are not valid names; all are named.
     """
-    mistakes = list(_find_mistakes(settings))
+    mistakes = [*_find_mistakes(settings), *_find_bad_names(settings)]
     if mistakes:
+        raise UsageRefused("; ".join(mistakes), fix="change the options that are named")
+
+
+def require_names(settings: CloudSettings) -> None:
+    """
+    Raises:
+        UsageRefused: region, role, bucket or queue cannot be what AWS has; all are named.
+    """
+    if mistakes := list(_find_bad_names(settings)):
         raise UsageRefused("; ".join(mistakes), fix="change the options that are named")
 
 
@@ -117,12 +134,24 @@ def _find_mistakes(settings: CloudSettings) -> list[str]:
             "--prefer and --instance-group exclude each other",
         ),
         (
-            settings.output is not None and not settings.output.startswith("s3://"),
-            f"--output {settings.output} is not an s3:// address",
-        ),
-        (
             settings.queue is None and (settings.priority is not None or bool(settings.share)),
             "--priority and --share are of a --queue",
         ),
+        (
+            not 0 <= (settings.priority or 0) <= _HIGHEST_PRIORITY,
+            f"--priority {settings.priority} is not from 0 to {_HIGHEST_PRIORITY}",
+        ),
     )
     return [text for is_wrong, text in rules if is_wrong]
+
+
+def _find_bad_names(settings: CloudSettings) -> Iterator[str]:
+    shapes = (
+        ("region", settings.region, _REGION, "not a valid name: it is one such as us-east-1"),
+        ("--role", settings.role, _ROLE, "neither the ARN nor the name of a role"),
+        ("--output", settings.output, _OUTPUT, "not s3://BUCKET/PREFIX with a valid bucket name"),
+        ("--queue", settings.queue, _QUEUE, "neither the name nor the ARN of a queue"),
+    )
+    for option, value, shape, what in shapes:
+        if value is not None and not shape.fullmatch(value):
+            yield f"{option} {value} is {what}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from stoker.bus.metric_line import MARK
+from stoker.bus.metric_line import read_step
 from stoker.cli.client.platform_api import open_api
 from stoker.cli.client.server import find_server
-from stoker.cloud.job_memory import find_similar
+from stoker.cloud.job_memory import find_similar, hash_params
 from stoker.cloud.request import read_machines
 from stoker.cost.bill import Machines, find_machines, show_usd
 from stoker.machine.environment import default_root
@@ -16,13 +18,16 @@ from stoker.machine.units import show_seconds
 from stoker.platform.model.root import Root
 
 _MOST_JOBS = 50
+# `job.log` writes its lines in batches: over a shorter time their time stamps say little.
+_SHORTEST_SECONDS = 2.0
 
 
 def describe_cost(
     request: Mapping[str, Any],
     *,
     region: str | None,
-    script: str,
+    script: Path,
+    entry_point: str,
     jobs: int = 1,
     steps: int | None = None,
 ) -> list[str]:
@@ -31,7 +36,8 @@ def describe_cost(
     Args:
         request: CreateTrainingJob's.
         region: where it will run.
-        script: the entry point.
+        script: the file of this machine.
+        entry_point: its name in the source folder, as jobs have it.
         jobs: how many such jobs: the trials of a search.
         steps: of the whole training, to estimate from a job of this machine.
     """
@@ -43,12 +49,14 @@ def describe_cost(
         what = f"no price is known of {', '.join(machines.missing)} in {region}"
         return [f"cost: {what} (stoker prices update --region {region})"]
     lines = list(_explain_most(request, machines, shown, jobs))
-    if similar := find_similar(script, machines.counts):
+    if similar := find_similar(str(script), machines.counts):
         usd = (machines.cost_of(similar.billable_seconds or 0) or 0) * jobs
         took = show_seconds(similar.billable_seconds or 0)
-        lines.append(f"  likely about {show_usd(usd)}: {similar.name} was billed {took}")
+        is_same = similar.params_hash == hash_params(request)
+        other = "" if is_same else ", with other hyperparameters"
+        lines.append(f"  likely about {show_usd(usd)}: {similar.name} was billed {took}{other}")
     if steps:
-        lines.append(_explain_steps(script, steps, machines, jobs))
+        lines.append(_explain_steps(entry_point, steps, machines, jobs))
     return [*lines, *(f"  {price.show_source()}" for price in machines.prices.values())]
 
 
@@ -74,8 +82,8 @@ def _explain_steps(script: str, steps: int, machines: Machines, jobs: int) -> st
     measured = _measure_locally(script, root)
     if measured is None:
         return (
-            f"  --steps: no job of {script} on this machine has logged two steps by job.log:"
-            " run one, then ask again"
+            f"  --steps: no job of {script} on this machine has logged steps by job.log for"
+            f" {_SHORTEST_SECONDS:g} s: run one, then ask again"
         )
     job, seconds_per_step = measured
     usd = (machines.cost_of(steps * seconds_per_step) or 0) * jobs
@@ -88,21 +96,19 @@ def _explain_steps(script: str, steps: int, machines: Machines, jobs: int) -> st
 def _measure_locally(script: str, root: Root) -> tuple[str, float] | None:
     """The newest job of the script on the local platform, and its seconds for a step."""
     api = open_api(root)
-    for number, summary in enumerate(api.list_jobs()):
+    # The newest come first: older jobs say little about today's script.
+    for summary in islice(api.list_jobs(), _MOST_JOBS):
         name = summary["TrainingJobName"]
-        # The newest come first: older jobs say little about today's script.
-        if number >= _MOST_JOBS:
-            return None
         if api.describe(name).get("HyperParameters", {}).get("sagemaker_program") != script:
             continue
         seen = [
-            (int(words[0]), line.time_ms)
+            (step, line.time_ms / 1000)
             for line in api.read_log(name, {})
-            if line.text.startswith(MARK)
-            and (words := line.text.removeprefix(MARK).split(maxsplit=1))
-            and words[0].isdigit()
+            if (step := read_step(line.text)) is not None
         ]
-        if seen and seen[-1][0] > seen[0][0]:
-            milliseconds = seen[-1][1] - seen[0][1]
-            return name, milliseconds / 1000 / (seen[-1][0] - seen[0][0])
+        if not seen:
+            continue
+        (first, began), (last, ended) = seen[0], seen[-1]
+        if last > first and ended - began >= _SHORTEST_SECONDS:
+            return name, (ended - began) / (last - first)
     return None

@@ -22,7 +22,7 @@ from stoker.cli.cloud.job_summary import render_job
 from stoker.cloud.job_memory import recall, remember
 from stoker.cloud.jobs import CloudJobs
 from stoker.cloud.log_line import LogLine
-from stoker.cloud.refusals import ConnectionLost
+from stoker.cloud.refusals import ConnectionLost, NotThere
 from stoker.cloud.request import read_machines
 from stoker.cost.bill import Machines, find_machines, show_usd
 from stoker.errors import HostError
@@ -169,10 +169,11 @@ def watch_to_the_end(
             )
         except KeyboardInterrupt:  # a second Ctrl-C, quick or at the question
             description = None
-        except HostError:
+        except HostError as error:
             terminal.status("")
-            terminal.line(f"train: {name} is no longer watched, but it continues")
-            say_how_to_continue(name, terminal)
+            if not isinstance(error, NotThere):  # of a job that was deleted nothing continues
+                terminal.line(f"train: {name} is no longer watched, but it continues")
+                say_how_to_continue(name, terminal)
             raise
     if description is None:
         terminal.status("")

@@ -44,9 +44,10 @@ def read_settings(args: argparse.Namespace) -> CloudSettings:
         repository=args.repository,
     )
     settings = merge_sdk_config(given, read_sdk_config(environ))
-    require_sense(settings)
     # Without botocore, which takes longer to load than all else of a dry run.
-    return replace(settings, region=settings.region or read_region(environ))
+    settings = replace(settings, region=settings.region or read_region(environ))
+    require_sense(settings)
+    return settings
 
 
 def _seconds(text: str | None) -> int | None:

@@ -38,3 +38,23 @@ def require_place(args: argparse.Namespace) -> None:
         raise UsageRefused(
             f"{', '.join(given)}: for jobs on SageMaker only", fix="add --on sagemaker"
         )
+    _require_one_choice_of_machines(args)
+
+
+def _require_one_choice_of_machines(args: argparse.Namespace) -> None:
+    # Here, before stoker.toml is read: its instance_type is a default, which these replace.
+    given = {"--instance-type": args.instance_type, "--instances": args.instances}
+    also = [option for option, value in given.items() if value]
+    if args.instance_group and also:
+        raise UsageRefused(
+            f"--instance-group has types and numbers of its own, but {' and '.join(also)} is given"
+            ", too",
+            fix="leave one of them out",
+        )
+    if args.prefer and args.instance_type:
+        raise UsageRefused(
+            "--prefer has the instance types in order, but --instance-type is given, too",
+            fix=f"--prefer {args.instance_type},{args.prefer}",
+        )
+    if args.steps is not None and args.steps < 1:
+        raise UsageRefused(f"--steps {args.steps}", fix="at least 1")

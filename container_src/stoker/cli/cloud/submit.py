@@ -20,7 +20,7 @@ from stoker.cli.cloud.preflight import require_accepted
 from stoker.cli.cloud.secret_files import require_no_secrets
 from stoker.cloud.account import Account
 from stoker.cloud.image import is_remote, make_target, push_by_digest
-from stoker.cloud.job_memory import SentJob, cloud_folder
+from stoker.cloud.job_memory import SentJob, cloud_folder, hash_params
 from stoker.cloud.request import Places, make_training_request, make_tuning_request, read_machines
 from stoker.cloud.settings import CloudSettings
 from stoker.cloud.upload.bucket import Bucket
@@ -50,6 +50,11 @@ class CloudSubmission:
         return "HyperParameterTuningJobName" in self.submission.request
 
     @property
+    def script(self) -> Path:
+        """The entry point on this machine."""
+        return self.spec.source_dir / self.spec.entry_point
+
+    @property
     def folders(self) -> dict[str, Path]:
         """Channels that are folders of this machine."""
         return {name: at for name, at in self.spec.channels.items() if isinstance(at, Path)}
@@ -76,7 +81,8 @@ class CloudSubmission:
         return describe_cost(
             training,
             region=self.settings.region,
-            script=self.spec.entry_point,
+            script=self.script,
+            entry_point=self.spec.entry_point,
             jobs=trials,
             steps=args.steps,
         )
@@ -90,9 +96,10 @@ class CloudSubmission:
             region=self.settings.region or "",
             endpoint=read_environment().get("AWS_ENDPOINT_URL", ""),
             kind=kind,
-            script=self.spec.entry_point,
+            script=str(self.script),
             machines=read_machines(training),
             queue_job=queue_job,
+            params_hash=hash_params(training),
         )
 
 

@@ -17,7 +17,7 @@ from stoker.cli.doctor.examination import examine
 from stoker.cli.doctor.finding import Finding, Machine
 from stoker.cloud.account import Account
 from stoker.cloud.sdk_config import read_sdk_config
-from stoker.cloud.settings import CloudSettings, merge_sdk_config
+from stoker.cloud.settings import CloudSettings, merge_sdk_config, require_names
 from stoker.machine.environment import read_environment
 from stoker.machine.terminal import make_table
 
@@ -52,6 +52,7 @@ def _examine_cloud(args: argparse.Namespace) -> list[Finding]:
         repository=args.repository,
     )
     settings = merge_sdk_config(given, read_sdk_config(read_environment()))
+    require_names(settings)
     return examine_cloud(
         CloudExamination(
             account=Account(region=settings.region),

@@ -289,6 +289,9 @@ def _environment(raw: Mapping[str, Any]) -> Iterator[str]:
 def _tags(raw: Mapping[str, Any]) -> Iterator[str]:
     for key in _repeated([tag["Key"] for tag in raw.get("Tags", ())]):
         yield f"Tags must have unique keys, but '{key}' is repeated."
+    for tag in raw.get("Tags", ()):
+        if tag["Key"].lower().startswith("aws:"):
+            yield f"Tag keys that begin with aws: are AWS's own, but '{tag['Key']}' is given."
 
 
 _RULES: tuple[Rule, ...] = (
