@@ -99,11 +99,19 @@ def test_any_key_is_stored_listed_copied_and_removed(s3, key):
     s3.put_object(Bucket=BUCKET, Key=key, Body=b"content")
     listed = s3.list_objects_v2(Bucket=BUCKET)["Contents"]
     assert sorted(each["Key"] for each in listed) == sorted({"a/b", key})
+    assert key in [e["Key"] for e in s3.list_objects(Bucket=BUCKET, Prefix=key)["Contents"]]
     s3.copy_object(Bucket=BUCKET, Key="copy", CopySource={"Bucket": BUCKET, "Key": key})
     assert read(s3, key) == read(s3, "copy") == b"content"
     assert read(s3, "a/b") == b"next_to"
     s3.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": key}, {"Key": "copy"}]})
     assert [e["Key"] for e in s3.list_objects_v2(Bucket=BUCKET)["Contents"]] == ["a/b"]
+
+
+def test_a_key_that_no_xml_can_hold_is_listed(s3):
+    s3.put_object(Bucket=BUCKET, Key="\x01", Body=b"content")
+    for list_keys in (s3.list_objects, s3.list_objects_v2):
+        assert [e["Key"] for e in list_keys(Bucket=BUCKET, Prefix="\x01")["Contents"]] == ["\x01"]
+    s3.delete_object(Bucket=BUCKET, Key="\x01")  # DeleteObjects would be XML
 
 
 def test_a_key_that_is_too_long_is_refused(s3):
@@ -353,8 +361,13 @@ def test_what_would_be_silently_ignored_is_refused(s3):
         (s3.rename_object, {"Key": "k", "RenameSource": f"/{BUCKET}/other"}),
         (s3.put_bucket_versioning, {"VersioningConfiguration": {"Status": "Enabled"}}),
         (s3.put_bucket_policy, {"Policy": "{}"}),
+        (s3.put_object, {"Key": "k", "Body": b"shared", "GrantRead": "id=somebody"}),
+        (s3.put_object_acl, {"Key": "k", "GrantRead": "id=somebody"}),
+        (s3.create_multipart_upload, {"Key": "k", "GrantFullControl": "id=somebody"}),
     ):
         assert code_of(call, **params) == "NotImplemented"
+    for call in (s3.get_object, s3.delete_object):
+        assert code_of(call, Key="k", VersionId="3sL4kqtJlcpXroDTDmJ") == "NoSuchVersion"
     assert read(s3, "k") == b"first"
 
 

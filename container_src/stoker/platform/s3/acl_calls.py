@@ -24,6 +24,7 @@ OWNERSHIP = "x-amz-object-ownership"
 _ENFORCED = "BucketOwnerEnforced"
 _OWNERSHIPS = {_ENFORCED, "BucketOwnerPreferred", "ObjectWriter"}
 _EVERYONE = "http://acs.amazonaws.com/groups/global/AllUsers"
+_NO_GRANTS = "Grants are not emulated here; set an ACL by its name, such as public-read."
 _XSI = 'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="{}"'
 
 
@@ -31,8 +32,10 @@ def read_acl(call: Call) -> str:
     """The ACL that a request sets; empty for one that is private here.
 
     Raises:
-        S3Fault: there is none of that name.
+        S3Fault: there is none of that name, or it grants single permissions.
     """
+    if any(header.startswith("x-amz-grant-") for header in call.request.headers):
+        raise S3Fault("NotImplemented", _NO_GRANTS)
     name = call.header("x-amz-acl")
     if name and name not in _CANNED:
         raise S3Fault("InvalidArgument", f"{name!r} is not an ACL.")
@@ -127,10 +130,9 @@ def get_acl(call: Call) -> Response:
 
 def put_acl(call: Call) -> Response:
     """PutBucketAcl and PutObjectAcl, by the name of an ACL."""
-    if call.read_small() or any(name.startswith("x-amz-grant-") for name in call.request.headers):
-        text = "Grants are not emulated here; set an ACL by its name, such as public-read."
-        raise S3Fault("NotImplemented", text)
     acl = read_acl(call)
+    if call.read_small():
+        raise S3Fault("NotImplemented", _NO_GRANTS)
     with call.store.committing:
         details = replace(_read_details(call), acl=acl)
         if call.key:

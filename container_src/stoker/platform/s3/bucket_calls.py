@@ -120,12 +120,13 @@ def get_versioning(call: Call) -> Response:
 
 def list_objects(call: Call) -> Response:
     """ListObjects, version 1."""
-    marker = call.params.get("marker", "")
+    marker, prefix = call.params.get("marker", ""), call.params.get("prefix", "")
     page, shown = _read_page(call, marker.encode(errors="surrogateescape"))
     delimiter = call.params.get("delimiter")
     head = [
         ("Name", call.bucket),
-        ("Prefix", call.params.get("prefix", "")),  # clients do not decode this one
+        # Clients do not decode this one: only what XML cannot hold is encoded.
+        ("Prefix", prefix if prefix.isprintable() else _text(call, prefix)),
         ("Marker", _text(call, marker)),
         ("MaxKeys", _limit(call)),
         ("Delimiter", _text(call, delimiter) if delimiter else None),

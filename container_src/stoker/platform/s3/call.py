@@ -66,14 +66,21 @@ class Call:
                 raise S3Fault("EntityTooLarge")
         return bytes(body)
 
+    def require_only_version(self) -> None:
+        """
+        Raises:
+            S3Fault: NoSuchVersion: the request is about a version; each object has one, `null`.
+        """
+        if self.params.get("versionId", "null") != "null":
+            raise S3Fault("NoSuchVersion", "The specified version does not exist.")
+
     def find(self) -> ObjectInfo:
         """The object that the request is about.
 
         Raises:
-            S3Fault: NoSuchKey.
+            S3Fault: NoSuchKey or NoSuchVersion.
         """
-        if self.params.get("versionId", "null") != "null":
-            raise S3Fault("NoSuchVersion", "The specified version does not exist.")
+        self.require_only_version()
         info = self.store.find(self.bucket, self.key)
         if info is None:
             raise S3Fault("NoSuchKey")

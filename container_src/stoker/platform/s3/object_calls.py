@@ -61,6 +61,7 @@ _DEFAULT_TYPE = "binary/octet-stream"
 
 def get_object(call: Call) -> Response:
     """GetObject and HeadObject."""
+    call.require_only_version()
     is_head = call.request.method == "HEAD"
     found = call.store.open(call.bucket, call.key) if not is_head else None
     info = found[1] if found else call.find()
@@ -220,8 +221,7 @@ def _read_metadata(given: Mapping[str, str]) -> dict[str, str]:
 
 def delete_object(call: Call) -> Response:
     """DeleteObject."""
-    if call.params.get("versionId", "null") != "null":
-        raise S3Fault("NoSuchVersion", "The specified version does not exist.")
+    call.require_only_version()
     modified = parse_http_date(call.header("x-amz-if-match-last-modified-time"))
     size = call.header("x-amz-if-match-size")
     check = make_delete_check(call.header("if-match"), modified, size)
