@@ -7,11 +7,28 @@ import subprocess
 import sys
 import threading
 
+import stoker.runtime.__main__ as launcher
+
 
 def test_a_healthy_job_gets_a_handful_of_lines(opt_ml):
     opt_ml.script("print('one line')", lr="0.1")
     own = [x for x in opt_ml.run().stderr.splitlines() if x.startswith("[stoker]")]
     assert len(own) == 4  # job, code, command, outcome
+
+
+def test_a_job_that_ends_well_waits_for_no_module_of_failures(opt_ml):
+    opt_ml.script("")
+    done = subprocess.run(
+        [sys.executable, "-IS", "-X", "importtime", launcher.__file__],
+        env={**os.environ, "STOKER_ROOT": str(opt_ml.root)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    loaded = {line.rpartition("|")[2].strip() for line in lines}
+    assert "stoker.runtime.run_file" in loaded
+    assert not loaded & {"re", "enum", "json", "platform", "stoker.runtime.diagnosis"}
 
 
 def test_no_other_program_is_needed_at_the_start(opt_ml):

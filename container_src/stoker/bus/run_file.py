@@ -14,7 +14,6 @@ It leaves the container with the job's output, so a job of the cloud brings it h
 from __future__ import annotations
 
 import os
-import re
 
 from stoker.contract.quick_json import loads
 
@@ -44,7 +43,6 @@ METRICS_VARIABLE = "SAGEMAKER_METRICS_DIRECTORY"
 METRICS_FOLDER = "output/metrics/sagemaker"
 """Below /opt/ml: there smexperiments' tracker writes its metrics."""
 
-_GIT = re.compile(r"([0-9a-f]{7,64})(-dirty)?")
 _MOST_FILES = 20_000
 _MOST_HASHED_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 20
@@ -57,7 +55,11 @@ def parse_git(text: str) -> dict[str, str | bool]:
         >>> parse_git("0123abc-dirty")
         {'git_commit': '0123abc', 'git_dirty': True}
     """
-    found = _GIT.fullmatch(text)
+    if not text:
+        return {}
+    import re  # 4 ms, which a launcher without a commit does not pay
+
+    found = re.fullmatch(r"([0-9a-f]{7,64})(-dirty)?", text)
     return {"git_commit": found[1], "git_dirty": bool(found[2])} if found else {}
 
 

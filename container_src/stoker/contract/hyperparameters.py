@@ -7,7 +7,7 @@ so that scripts see the command line they always saw. `Params` (params.py) works
 from __future__ import annotations
 
 from stoker.contract.files import read_object
-from stoker.contract.quick_json import dumps, loads
+from stoker.contract.quick_json import dumps, loads_unexplained
 from stoker.contract.record import Record
 from stoker.errors import ConfigInvalid
 
@@ -112,7 +112,8 @@ def read_hyperparameters(paths: Paths) -> Hyperparameters:
 def decode(text: str) -> Any:  # noqa: ANN401 - JSON is any of six types
     """JSON where it parses, the text itself where it does not."""
     try:
-        return loads(text)
+        # Texts are often bare: `train.py`, `adam`.
+        return loads_unexplained(text)
     except (ValueError, RecursionError):
         return text
 

@@ -34,16 +34,24 @@ class _Settings:
 def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any of six types
     """Like `json.loads`; raises ValueError or RecursionError."""
     try:
+        return loads_unexplained(text)
+    except ValueError:
+        from json import loads as explain
+
+        return explain(text)  # says what is wrong, and where
+
+
+def loads_unexplained(text: str) -> Any:  # noqa: ANN401 - as above
+    """The same for texts that often are not JSON: its error does not say why."""
+    try:
         # Unlike loads() the scanner skips neither the space before a value nor what comes behind
         # it.
         value, end = _scan(text, len(text) - len(text.lstrip(_SPACE)))
-        if not text[end:].strip(_SPACE):
-            return value
-    except (StopIteration, SystemError, ValueError):  # SystemError: it wants to raise json's own
-        pass
-    from json import loads as explain
-
-    return explain(text)  # says what is wrong, and where
+    except (StopIteration, SystemError) as error:  # SystemError: it wants to raise json's own
+        raise ValueError("not JSON") from error
+    if text[end:].strip(_SPACE):
+        raise ValueError("more than one JSON value")
+    return value
 
 
 def dumps(value: object) -> str:

@@ -6,7 +6,6 @@ import os
 
 from stoker.bus.stop import Left, StopRequest, read_left
 from stoker.contract.outcome import Outcome, read_failure
-from stoker.runtime.diagnosis import diagnose
 from stoker.runtime.signals import SIGTERM, stop_name
 
 TYPE_CHECKING = False
@@ -45,6 +44,9 @@ def make_outcome(
         # The module is the framework, so what the toolkit says about it is the reason.
         return Outcome(kind="failed", exit_code=ended.exit_code, reason=mask(reason))
     try:
+        # `re`, `enum` and the hints cost 6 ms, which only a job that failed pays.
+        from stoker.runtime.diagnosis import diagnose
+
         found = diagnose(job, ended, crash_dir=crash_dir, launcher=launcher, mask=mask)
     except Exception as fault:  # a mistake in finding the reason must not change the code
         reason = f"exit code {ended.exit_code}; finding the reason failed: {fault!r}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import platform
 import sys
 import time
 
@@ -18,6 +16,7 @@ from stoker.bus.run_file import (
     parse_git,
 )
 from stoker.contract.files import read_object, read_regular, write_atomically
+from stoker.contract.quick_json import dumps, loads
 from stoker.errors import ConfigInvalid
 
 TYPE_CHECKING = False
@@ -45,7 +44,7 @@ def write_run_file(
     try:
         os.makedirs(folder, exist_ok=True)
         # The platform takes it from this very machine, once the job is over.
-        write_atomically(f"{folder}/{FILE_NAME}", json.dumps(facts), outlives_machine=False)
+        write_atomically(f"{folder}/{FILE_NAME}", dumps(facts), outlives_machine=False)
     except OSError:
         return  # the outcome of the job must not change by it
 
@@ -82,7 +81,7 @@ def make_run_facts(
         "source_code": describe(code_dir),
         **parse_git(job.environ.get(GIT_VARIABLE, "")),
         "mlflow_run_id": job.environ.get("MLFLOW_RUN_ID", ""),
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
         "packages": dict(sorted(_list_packages())),
     }
 
@@ -116,10 +115,10 @@ def _summarise(path: str) -> dict[str, dict[str, float | None]]:
     found: dict[str, dict[int, float]] = {}
     for line in lines:
         try:
-            entry = json.loads(line)
+            entry = loads(line.decode())
             for name, value in entry["metrics"].items():
                 found.setdefault(name, {})[int(entry["step"])] = float(value)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue  # cut by the end of an attempt
     return {name: _describe(points) for name, points in found.items()}
 
