@@ -1,11 +1,14 @@
-"""What the profiler adds to a training step, compared with none and with TraceML; its sampler.
+"""What the profiler adds to a training step: none, TraceML and smdebug's as peers; its sampler.
 
 Usage: python benchmarks/profiler.py [--rounds 5] [--steps 4] [--json]
 
 A net of ResNet-50's size, and one of 200 parameters, are trained on one thread of the CPU with a
 DataLoader: without a profiler, with ours (`STOKER_PROFILE=auto`, the sampler's process not
-included), and with TraceML 0.5.0 as its documentation has it for a loop written by hand (`traceml
-run`, `trace_step`). Three processes take turns, a round of steps each; the first round warms up.
+included), with TraceML 0.5.0 as its documentation has it for a loop written by hand (`traceml
+run`, `trace_step`), and with the hook of smdebug 1.0.34, fixed only as far as it takes to run, and
+a profilerconfig.json that asks for its timeline of every step (it saves no tensors, and its
+operator profiles need a torch before 2.0). Four processes take turns, a round of steps each; the
+first round warms up.
 The figures are medians of the rounds, in CPU time of the process: with one thread that is the time
 of the step, and it hardly depends on what else the machine does. Of the small net, what is added
 to a step is compared; and that with the step of the large net, as a profiler that only counts
@@ -30,9 +33,9 @@ from pathlib import Path
 from typing import Any
 
 from figures import CannotMeasure, Figure, run, say
-from venvs import make_traceml_venv
+from venvs import make_stock_smdebug, make_traceml_venv
 
-WORKERS = ("none", "ours", "traceml")
+WORKERS = ("none", "ours", "traceml", "smdebug")
 SMALL_STEPS = 400
 SAMPLES = 200
 MOST_CORE_PERCENT = 0.1
@@ -50,9 +53,10 @@ def main() -> int:
 
 def measure(args: argparse.Namespace) -> list[Figure]:
     """Steps of two nets, then the sampler."""
-    traceml = make_traceml_venv()
-    large = _race("large", traceml, args.rounds, args.steps)
-    small = _race("small", traceml, args.rounds, SMALL_STEPS)
+    make_traceml_venv()
+    make_stock_smdebug()
+    large = _race("large", args.rounds, args.steps)
+    small = _race("small", args.rounds, SMALL_STEPS)
     added = {who: 1e3 * (small[who] - small["none"]) for who in WORKERS[1:]}
     ours_ms, psutil_ms = _compare_samples()
     return [
@@ -62,7 +66,7 @@ def measure(args: argparse.Namespace) -> list[Figure]:
             peer=large["none"],
             unit="ms",
             goal=1.01,
-            others={"TraceML": large["traceml"]},
+            others={"TraceML": large["traceml"], "smdebug": large["smdebug"]},
         ),
         Figure(
             name="what is added to the small step, in a step of ResNet-50's size",
@@ -78,6 +82,12 @@ def measure(args: argparse.Namespace) -> list[Figure]:
             unit="us",
             goal=1.0,
             others={"the step": 1e3 * small["none"]},
+        ),
+        Figure(
+            name="the same, smdebug's profiler as the peer",
+            ours=added["ours"],
+            peer=added["smdebug"],
+            unit="us",
         ),
         Figure(
             name="CPU of a sample, psutil as the peer",
@@ -97,10 +107,10 @@ def measure(args: argparse.Namespace) -> list[Figure]:
     ]
 
 
-def _race(net: str, traceml: Path, rounds: int, steps: int) -> dict[str, float]:
+def _race(net: str, rounds: int, steps: int) -> dict[str, float]:
     """Median milliseconds of a step."""
     with tempfile.TemporaryDirectory() as folder:
-        workers = {who: _Worker(who, net, traceml, Path(folder)) for who in WORKERS}
+        workers = {who: _Worker(who, net, Path(folder)) for who in WORKERS}
         try:
             found: dict[str, list[float]] = {who: [] for who in WORKERS}
             for number in range(rounds + 1):
@@ -118,7 +128,7 @@ def _race(net: str, traceml: Path, rounds: int, steps: int) -> dict[str, float]:
 class _Worker:
     """A process that trains when it is asked to, by a socket: TraceML's launcher takes stdin."""
 
-    def __init__(self, who: str, net: str, traceml: Path, folder: Path) -> None:
+    def __init__(self, who: str, net: str, folder: Path) -> None:
         root = folder / who
         root.mkdir()
         path = root / "turn"
@@ -128,10 +138,13 @@ class _Worker:
         if who == "ours":
             environ |= {"STOKER_WORKER": "1", "STOKER_PROFILE": "auto"}
         if who == "traceml":
-            (packages,) = traceml.glob("lib/python*/site-packages")
+            (packages,) = make_traceml_venv().glob("lib/python*/site-packages")
             environ["PYTHONPATH"] = str(packages)
             command = [sys.executable, "-m", "traceml_ai.launcher.cli", "run", __file__]
             command += ["--logs-dir", str(root / "logs")]
+        if who == "smdebug":
+            environ["PYTHONPATH"] = str(make_stock_smdebug())
+            environ["SMPROFILER_CONFIG_PATH"] = _write_profiler_config(root)
         environ |= {"TURN": str(path), "WHO": who, "NET": net}
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(path))
@@ -167,6 +180,14 @@ class _Worker:
         self._log.close()
 
 
+def _write_profiler_config(root: Path) -> str:
+    steps = json.dumps({"StartStep": 0, "NumSteps": 1_000_000, "MetricsRegex": ".*"})
+    parameters = {"LocalPath": str(root / "profile"), "DataloaderProfilingConfig": steps}
+    file = root / "profilerconfig.json"
+    file.write_text(json.dumps({"ProfilingParameters": parameters}))
+    return str(file)
+
+
 def work(environ: dict[str, str]) -> None:
     """Trains by turns until the connection is closed."""
     import contextlib
@@ -190,6 +211,12 @@ def work(environ: dict[str, str]) -> None:
 
         traceml_ai.init(mode="auto")
         trace_step = traceml_ai.trace_step
+    if environ["WHO"] == "smdebug":
+        import smdebug.pytorch as smd
+
+        never = smd.SaveConfig(save_interval=10**9)
+        hook = smd.Hook(out_dir=f"{environ['STOKER_ROOT']}/tensors", save_config=never)
+        hook.register_module(model)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(environ["TURN"])
         for line in connection.makefile():

@@ -48,6 +48,14 @@ PROFILER = {
         ),
     },
 }
+INSTRUMENTED = {
+    **PROFILER,
+    "ProfilingParameters": {
+        "PythonProfilingConfig": json.dumps(
+            {"StartStep": 9, "NumSteps": 3, "ProfilerName": "pyinstrument"}
+        )
+    },
+}
 CHARTS = "smdebug.profiler.analysis.notebook_utils"
 UTILITIES = "smdebug.profiler.analysis.utils"
 START = f"""
@@ -159,14 +167,28 @@ stats = profiles.fetch_profile_stats_by_step(9, 11)
 stats.print_top_n_functions(Metrics.TOTAL_TIME, n=3)
 assert len(stats.get_function_stats())
 """,
+    "PyinstrumentAnalysis": """
+import os, tempfile
+from smdebug.profiler.analysis.python_profile_analysis import PyinstrumentAnalysis
+place = path.replace("/profiled/", "/instrumented/")
+profiles = PyinstrumentAnalysis(local_profile_dir=tempfile.mkdtemp(), s3_path=place)
+found = profiles.fetch_profile_stats_by_step(9, 11)
+assert len(found) >= 2, found
+for one in found:
+    assert "train" in str(one.json_stats["root_frame"])
+    assert os.path.getsize(one.html_file_path) > 1000
+""",
 }
 
 
 @pytest.fixture(scope="module")
 def notebook(module_server):
     """Runs a cell; returns how it ended and the kinds of what it has shown."""
-    module_server.submit("profiled", SCRIPT, ProfilerConfig=PROFILER)
-    assert module_server.wait("profiled")["TrainingJobStatus"] == "Completed"
+    jobs = {"profiled": PROFILER, "instrumented": INSTRUMENTED}
+    for name, config in jobs.items():
+        module_server.submit(name, SCRIPT, ProfilerConfig=config)
+    for name in jobs:
+        assert module_server.wait(name)["TrainingJobStatus"] == "Completed"
     before = set(descendants(os.getpid()))
     manager, client = start_new_kernel(kernel_name="python3", env=module_server.sdk_environ())
     kept = set(descendants(os.getpid())) - before

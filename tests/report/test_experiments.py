@@ -20,7 +20,13 @@ from stoker.report.figures.run import Run, evaluate_rules, read_profile
 from stoker.report.insights import find_insights
 from tests.debugging.profiler_rules.profiles import make_steps
 from tests.platform.training_requests import make_request as make_training_request
-from tests.report.sick_runs import write_healthy, write_slow_loader
+from tests.report.sick_runs import (
+    LOADER,
+    make_step,
+    write_healthy,
+    write_run,
+    write_slow_loader,
+)
 
 
 def choose(folder, text=""):
@@ -34,13 +40,24 @@ def test_the_reports_suggestions_are_tried_with_values_that_differ_from_the_jobs
     write_slow_loader(tmp_path)
     found = choose(tmp_path)
     assert [one.setting for one in found] == ["workers=2", "workers=4"]
-    # Of a training step, as it is measured: 0.2 s of 0.392 s.
+    # Of a training step, as it is measured: 0.2 s of 0.392 s. Fewer workers are what is advised.
     assert found[0].predicted == pytest.approx(0.2 / 0.392, rel=0.02)
     assert [one.setting for one in choose(tmp_path, "workers=3,amp")] == ["workers=3", "amp=1"]
 
 
+def test_more_workers_are_predicted_to_load_in_turns(tmp_path):
+    steps = [make_step(data_wait=0.8) for _ in range(100)]  # and 0.192 s of other things
+    write_run(tmp_path, steps, loader={**LOADER, "num_workers": 0})
+    two, four, eight = choose(tmp_path, "workers=2,workers=4,workers=8")
+    assert two.predicted == pytest.approx(1 - 0.4 / 0.992, rel=0.01)
+    assert four.predicted == pytest.approx(1 - 0.2 / 0.992, rel=0.01)
+    assert eight.predicted == pytest.approx(0.8 / 0.992, rel=0.01)  # no more than was waited
+
+
 def test_an_unknown_setting_and_a_healthy_job_are_refused(tmp_path):
     write_healthy(tmp_path)
+    with pytest.raises(UsageRefused, match="'workers=many' has no whole number"):
+        choose(tmp_path, "workers=many")
     with pytest.raises(UsageRefused, match="'worker' is not a setting") as refused:
         choose(tmp_path, "worker=2")
     assert "workers" in refused.value.fix

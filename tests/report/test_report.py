@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from stoker.bus.job_phases import JobPhase
+from stoker.bus.step_records import FIRST_OF_EPOCH
 from stoker.cli.main import main
 from stoker.debugging.profiler_rules.profile import Event, Profile
 from stoker.report.figures.bill import make_bill
@@ -30,7 +31,7 @@ from tests.debugging.profiler_rules.profiles import (
     write_samples,
     write_steps,
 )
-from tests.report.sick_runs import make_step, write_healthy, write_slow_loader
+from tests.report.sick_runs import LOADER, make_step, write_healthy, write_run, write_slow_loader
 
 MOST_BYTES = 6_000_000
 
@@ -76,6 +77,18 @@ def test_the_loader_is_named_with_its_workers_and_the_cores(tmp_path):
     assert first.trials == ("workers",)
 
 
+def test_crowded_workers_that_start_again_in_each_epoch_are_named_with_their_number(tmp_path):
+    first = make_step(data_wait=4.0, flags=FIRST_OF_EPOCH)
+    loader = {**LOADER, "num_workers": 8, "persistent_workers": False}
+    write_run(tmp_path, [first, make_step(), make_step()] * 5, loader=loader)
+    run = read(tmp_path)
+    found, *_ = find_insights(run, make_bill(run))
+    assert found.key == "epoch-start"
+    assert found.title.endswith("8 loader workers share 2 cores")
+    assert found.change.endswith("and num_workers=2")
+    assert found.trials == ("persistent_workers", "workers")
+
+
 def test_the_bill_adds_up_and_has_dollars_of_known_types_only(tmp_path):
     whole = write_healthy(tmp_path)
     stages = [
@@ -110,6 +123,19 @@ def test_a_page_renders_whatever_is_missing_and_says_why(tmp_path):
     for file in tmp_path.rglob("*.json"):
         file.write_text("{half")
     assert "algo-1" in render_report(read(tmp_path))
+
+
+def test_records_that_cannot_be_true_are_left_out_and_their_file_is_named(tmp_path):
+    write_healthy(tmp_path)
+    (file,) = tmp_path.rglob("*.steps")
+    whole = read(tmp_path)
+    noise = np.random.default_rng(0).bytes(64 * 50)
+    file.write_bytes(file.read_bytes() + noise)
+    run = read(tmp_path)
+    assert run.profile.steps_of("TRAIN")[0].steps == whole.profile.steps_of("TRAIN")[0].steps
+    assert make_bill(run).total_seconds == make_bill(whole).total_seconds
+    assert f"{file.name} is damaged" in run.remarks[0]
+    assert f"{file.name} is damaged" in render_report(run)
 
 
 def test_a_million_steps_and_many_hosts_stay_below_the_size(tmp_path):

@@ -15,6 +15,7 @@ from stoker.report.figures.bill import Bill
 from stoker.report.figures.headroom import find_batch
 from stoker.report.figures.run import Run
 from stoker.report.insights import Insight
+from stoker.report.insights.data import predict_gain
 
 VARIABLE = "STOKER_TRY"  # profiling.overrides reads it
 NAMES = (
@@ -77,9 +78,13 @@ def choose_experiments(
             near = difflib.get_close_matches(name, NAMES, n=1)
             fix = f"did you mean {near[0]}?" if near else f"one of {', '.join(NAMES)}"
             raise UsageRefused(f"--try {name!r} is not a setting that can be tried", fix=fix)
+        if value and not value.isdecimal():
+            raise UsageRefused(f"--try {word!r} has no whole number", fix=f"such as {name}=4")
         for number in [value] if value else _values(name, run):
             setting = f"{name}={number}"
-            experiments.append(Experiment(setting=setting, predicted=predicted.get(name)))
+            gain = predict_gain(run, int(number)) if name == "workers" else None
+            expected = gain if gain is not None else predicted.get(name)
+            experiments.append(Experiment(setting=setting, predicted=expected))
     if not experiments:
         raise UsageRefused(
             "the report of this job suggests nothing that can be tried",

@@ -15,6 +15,7 @@ from stoker.bus.step_records import (
     SPLIT,
     RankSteps,
     read_steps,
+    steps_file,
 )
 from stoker.bus.system_samples import list_sample_files, read_events
 from stoker.contract.files import read_regular
@@ -32,6 +33,12 @@ MOST_EVENTS = 500_000
 """Of timelines: more of them are not read; the latest files come first."""
 
 
+LATEST = 1e11
+"""Unix time that no clock shows."""
+LONGEST_SECONDS = 1e7
+"""Of the steps in one record: four months."""
+
+
 class ProfileReader:
     """Reads one folder again and again, as it grows."""
 
@@ -44,16 +51,22 @@ class ProfileReader:
 
     def read(self) -> Profile:
         """Everything that is there now."""
+        processes = read_steps(self._folder)
+        self._name_damaged(processes)
         return Profile(
             samples=self._read_samples(),
-            steps=[series for one in self._read_steps() for series in make_steps(one)],
+            steps=[series for one in processes for series in make_steps(one)],
             events=self._read_timelines(),
-            facts=[one.facts for one in self._read_steps()],
+            facts=[one.facts for one in processes],
             phases=read_phases(self._folder),
         )
 
-    def _read_steps(self) -> Sequence[RankSteps]:
-        return read_steps(self._folder)
+    def _name_damaged(self, processes: Sequence[RankSteps]) -> None:
+        for one in processes:
+            facts = one.facts
+            file = steps_file(self._folder, host=facts.host, rank=facts.rank, pid=facts.pid)
+            if file not in self.damaged and not _are_possible(_read_rows(one)).all():
+                self.damaged.append(file)
 
     def _read_samples(self) -> dict[str, dict[tuple[str, str], Series]]:
         files = list(list_sample_files(self._folder))
@@ -95,13 +108,32 @@ class ProfileReader:
 
 def make_steps(one: RankSteps) -> list[StepSeries]:
     """The steps of one process: those that train, and those that evaluate."""
-    rows = np.frombuffer(one.records, dtype=list(DTYPE))
+    rows = _read_rows(one)
+    rows = rows[_are_possible(rows)]
     # A clock that was set back must not upset the order.
-    rows = rows[np.isfinite(rows["total"]) & np.isfinite(rows["start"]) & (rows["count"] > 0)]
     rows = rows[np.argsort(rows["start"], kind="stable")]
     is_evaluation = (rows["flags"] & EVALUATION) > 0
     chosen = {"TRAIN": rows[~is_evaluation], "EVAL": rows[is_evaluation]}
     return [_make_series(one, mode, of_mode) for mode, of_mode in chosen.items() if len(of_mode)]
+
+
+def _read_rows(one: RankSteps) -> Any:  # noqa: ANN401 - an array of records
+    return np.frombuffer(one.records, dtype=list(DTYPE))
+
+
+def _are_possible(rows: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - as above
+    """Which records can be true: what a fault of the disk has left cannot."""
+    total = rows["total"].astype(float)
+    parts = sum((np.nan_to_num(rows[name].astype(float)) for name in SPLIT), np.zeros(len(rows)))
+    found: NDArray[np.bool_] = (
+        (rows["count"] > 0)
+        & (rows["start"] > 0)
+        & (rows["start"] < LATEST)
+        & (total >= 0)
+        & (total < LONGEST_SECONDS)
+        & (np.abs(parts) <= 1.01 * total + 0.001)  # the sums are rounded
+    )
+    return found
 
 
 def _make_series(one: RankSteps, mode: str, rows: Any) -> StepSeries:  # noqa: ANN401 - an array

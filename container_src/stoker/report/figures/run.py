@@ -71,7 +71,10 @@ def read_profile(folder: Path) -> tuple[Profile, list[str]]:
     """A profile, and what could not be read of it."""
     reader = ProfileReader(str(folder))
     profile = reader.read()
-    damaged = [f"{Path(file).name} is damaged and was left out" for file in reader.damaged]
+    damaged = [
+        f"{Path(file).name} is damaged: what cannot be read of it was left out"
+        for file in reader.damaged
+    ]
     return profile, damaged
 
 
