@@ -25,6 +25,22 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    "module", ["sagemaker.core.helper.session_helper", "sagemaker_core.helper.session_helper"]
+)
+def test_each_sdk_that_asks_for_a_role_is_shown_the_file(tmp_path, module):
+    file = tmp_path.joinpath(*module.split(".")).with_suffix(".py")
+    file.parent.mkdir(parents=True)
+    file.write_text(SDK)
+    program = f"""
+import {module} as s
+print(s.NOTEBOOK_METADATA_FILE, s.sts_regional_endpoint("eu-west-1"))
+"""
+    ours = sitecustomize.__file__.rsplit("/", 1)[0]
+    environ = {"STOKER_NOTEBOOK_METADATA": "/root/file.json", "AWS_ENDPOINT_URL": "http://a"}
+    assert python(program, ours, tmp_path, **environ) == "/root/file.json http://a"
+
+
 def python(program, *path, **environ):
     environ["PYTHONPATH"] = ":".join(map(str, path))
     command = [sys.executable, "-c", program]
@@ -63,6 +79,24 @@ def test_the_caller_is_asked_for_at_this_machine_only_while_the_endpoint_is(
     ours = sitecustomize.__file__.rsplit("/", 1)[0]
     environ = {"STOKER_NOTEBOOK_METADATA": "/root/file.json", "AWS_ENDPOINT_URL": endpoint}
     assert python(program, ours, folder, **environ) == asked
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "sent"), [("http://127.0.0.1:1", "[]"), ("https://aws.example", "[(1, 'job')]")]
+)
+def test_what_jobs_of_this_machine_did_is_not_reported_to_aws(tmp_path, endpoint, sent):
+    (tmp_path / "sagemaker/telemetry").mkdir(parents=True)
+    (tmp_path / "sagemaker/telemetry/telemetry_logging.py").write_text("""
+sent = []
+def _send_telemetry_request(*given):
+    sent.append(given)
+def train():
+    _send_telemetry_request(1, "job")
+""")
+    program = "import sagemaker.telemetry.telemetry_logging as t; t.train(); print(t.sent)"
+    ours = sitecustomize.__file__.rsplit("/", 1)[0]
+    environ = {"STOKER_NOTEBOOK_METADATA": "/root/file.json", "AWS_ENDPOINT_URL": endpoint}
+    assert python(program, ours, tmp_path, **environ) == sent
 
 
 WAIT = """

@@ -13,6 +13,13 @@ try:
     from sagemaker import get_execution_role
 except ImportError:
     from sagemaker.core.helper.session_helper import get_execution_role
+roles = [get_execution_role()]
+try:  # SDK v2's sagemaker.modules is made of it
+    from sagemaker_core.helper import session_helper as core
+except ImportError:
+    pass
+else:
+    roles.append(core.get_execution_role())
 uploaded = session.upload_data(__file__, bucket=session.default_bucket(), key_prefix="notebook")
 # Plain boto3 reaches the platform, too.
 listed = boto3.client("s3").list_objects_v2(Bucket=local.bucket, Prefix="notebook/")
@@ -23,7 +30,7 @@ print(
             **result,
             "bucket": session.default_bucket(),
             "engine": local.engine,
-            "role": get_execution_role(),
+            "roles": roles,
             "account": session.account_id(),
         }
     )

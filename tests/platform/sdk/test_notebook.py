@@ -26,5 +26,6 @@ def test_a_session_needs_no_variable_and_no_account(platform, sdk, tmp_path):
     assert result["bucket"] == "sagemaker-us-east-1-000000000000"
     assert result["keys"] == ["notebook/notebook.py"]
     assert result["engine"] == "docker"
-    assert result["role"] == "arn:aws:iam::000000000000:role/stoker-local"
+    role = "arn:aws:iam::000000000000:role/stoker-local"
+    assert result["roles"] == ([role, role] if sdk == "v2" else [role])
     assert result["account"] == "000000000000"

@@ -31,9 +31,17 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _VARIABLE = "STOKER_NOTEBOOK_METADATA"
-_MODULES = ("sagemaker.session", "sagemaker.core.helper.session_helper")  # SDK v2, SDK v3
+# SDK v2; SDK v3; sagemaker-core 1, of which SDK v2's `sagemaker.modules` is made.
+_MODULES = (
+    "sagemaker.session",
+    "sagemaker.core.helper.session_helper",
+    "sagemaker_core.helper.session_helper",
+)
 _CONSTANT = "NOTEBOOK_METADATA_FILE"
 _STS_ADDRESS = "sts_regional_endpoint"
+# SDK v2 reports to AWS what jobs did. The platform's configuration switches that off, but the
+# sessions of sagemaker-core 1 have no configuration.
+_TELEMETRY, _SEND = "sagemaker.telemetry.telemetry_logging", "_send_telemetry_request"
 # Those that wait for jobs; True: only to compare the time since the last look with 30 s do they
 # subtract one time from another.
 _WAITING = {
@@ -42,6 +50,7 @@ _WAITING = {
     "sagemaker.core.processing": True,
     "sagemaker.core.resources": False,
     "sagemaker.core.common_utils": False,
+    "sagemaker_core.main.resources": False,
 }
 _SHORTEST_SECONDS, _LONGEST_SECONDS, _SHARE = 0.5, 2.0, 0.05
 # Half a second of waiting then counts as the 30 s after which SDK v2 looks at the status.
@@ -50,7 +59,7 @@ _HASTE = 60
 
 def adapt_sdks(file: str) -> None:
     """Name the file to the SDKs, loaded already or later, and let them wait for local jobs."""
-    for name in {*_MODULES, *_WAITING}:
+    for name in {*_MODULES, *_WAITING, _TELEMETRY}:
         if name in sys.modules:
             _adapt(sys.modules[name], name, file)
     sys.meta_path[:] = [
@@ -65,6 +74,9 @@ def _adapt(module: ModuleType, name: str, file: str) -> None:
         regional = getattr(module, _STS_ADDRESS, None)
         if regional is not None:
             setattr(module, _STS_ADDRESS, _make_sts_address(regional))
+    send = getattr(module, _SEND, None) if name == _TELEMETRY else None
+    if send is not None:
+        setattr(module, _SEND, lambda *given: None if _is_local() else send(*given))
     if name in _WAITING and getattr(module, "time", None) is time:
         setattr(module, "time", _Clock(looks_by_subtraction=_WAITING[name]))  # noqa: B010 - a module has no such type
 
@@ -129,7 +141,7 @@ class _SdkFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in _MODULES and name not in _WAITING:
+        if name not in {*_MODULES, *_WAITING, _TELEMETRY}:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
