@@ -143,6 +143,11 @@ def find_stock_image(image: str) -> StockImage | None:
     )
 
 
+def is_of_ecr(image: str) -> bool:
+    """Whether a registry of ECR is named, of whatever account."""
+    return _ECR.fullmatch(image) is not None
+
+
 def list_repositories() -> str:
     """Those in whose place a Stoker image runs, for messages."""
     return ", ".join(_FLAVORS)

@@ -417,7 +417,15 @@ def test_docker_names_an_image_it_does_not_have(tmp_path):
         engine.require_image("../../etc/passwd")
     with pytest.raises(ImageMissing, match="no-such-image:1") as missing:
         engine.require_image("no-such-image:1")
+    assert str(missing.value).startswith("Docker has no image no-such-image:1")
+    assert "No such image" not in str(missing.value), "it has been said"
     assert missing.value.fix == "docker pull no-such-image:1"
+    # One of AWS's accounts without an image of frameworks, or a user's: a pull needs a login.
+    spark = "173754725891.dkr.ecr.us-east-1.amazonaws.com/sagemaker-spark-processing:3.1-cpu"
+    with pytest.raises(ImageMissing) as missing:
+        engine.require_image(spark)
+    assert f"docker pull {spark}, once docker login" in missing.value.fix
+    assert f"docker tag IMAGE {spark}" in missing.value.fix
     engine.require_image(IMAGE)
 
 

@@ -15,7 +15,12 @@ from stoker.contract.paths import OPT_ML
 from stoker.machine.docker import make_image_fix
 from stoker.machine.docker_client import DockerCli
 from stoker.machine.failures import ImageMissing
-from stoker.machine.stock_images import StockImage, find_stock_image, list_repositories
+from stoker.machine.stock_images import (
+    StockImage,
+    find_stock_image,
+    is_of_ecr,
+    list_repositories,
+)
 from stoker.platform.engines.engine import LocalImage
 from stoker.platform.model.root import ACCOUNT
 
@@ -45,10 +50,9 @@ class DockerImages:
             return image
         own = f"give an image of your own this name: docker tag IMAGE {image}"
         if stock is None:
-            is_of_platform = image.startswith(f"{ACCOUNT}.dkr.ecr.")  # nothing can be pulled
             raise ImageMissing(
-                f"Docker has no image {image}: {answer.tail}",
-                fix=own if is_of_platform else make_image_fix(image),
+                f"Docker has no image {image}{_explain_answer(answer.tail)}",
+                fix=_make_fix(image, own=own),
             )
         if not stock.flavor:
             raise ImageMissing(
@@ -143,6 +147,21 @@ class DockerImages:
     def _read_labels(self, image: str) -> Mapping[str, str]:
         found = self.inspect(image) or {}
         return found.get("Config", {}).get("Labels") or {}
+
+
+def _make_fix(image: str, *, own: str) -> str:
+    """How to get an image that is not one of AWS's that the platform knows."""
+    if image.startswith(f"{ACCOUNT}.dkr.ecr."):
+        return own  # the platform's own registry: nothing can be pulled
+    pull = make_image_fix(image)
+    if is_of_ecr(image):
+        return f"{pull}, once docker login has been done for that registry; or {own}"
+    return pull
+
+
+def _explain_answer(said: str) -> str:
+    """What the engine said, unless it is only that there is no such image."""
+    return "" if "no such image" in said.lower() else f": {said}"
 
 
 def _explain(stock: StockImage, image: str, local: str, *, labels: Mapping[str, str]) -> list[str]:
