@@ -22,15 +22,17 @@ def test_the_project_trains_as_a_plain_script_and_as_a_job(cli, tmp_path):
         "stoker.toml",
         "train.ipynb",
     }
-    script = [sys.executable, SCRIPT, "--epochs", "2"]
+    # With several threads each step of torch waits for all of them: seconds, on busy cores.
+    threads = "OMP_NUM_THREADS=1"
+    script = ["env", threads, sys.executable, SCRIPT, "--epochs", "2"]
     done = subprocess.run(script, cwd=project, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (project / "stoker-job/model/model.pt").is_file()
 
     cli.folder = project
     trained = cli.run(
-        "train", SCRIPT, "--param", "epochs=3", "--engine", "process", "--root",
-        str(cli.platform),
+        "train", SCRIPT, "--param", "epochs=3", "--env", threads, "--engine", "process",
+        "--root", str(cli.platform),
     )  # fmt: skip
     assert trained.returncode == 0, trained.stdout + trained.stderr
     assert "epoch 2" in trained.stdout
