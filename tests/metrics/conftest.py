@@ -13,7 +13,7 @@ import pytest
 import stoker
 from stoker.worker.script_job import Job, read_script_job
 
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = 240
 SOURCE = Path(stoker.__file__).parents[1]
 
 

@@ -22,7 +22,7 @@ import stoker
 from stoker.platform.engines.engine import root_id
 from stoker.platform.model.root import DEFAULT_BUCKET, REGION, Root, read_server_info
 
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = 240
 GROUP = "/aws/sagemaker/TrainingJobs"
 ROLE = "arn:aws:iam::000000000000:role/any"
 ENDED = ("Completed", "Stopped", "Failed")

@@ -28,7 +28,7 @@ from stoker.platform.api.service import Operation, Service, WireProtocol
 from stoker.platform.model.root import REGION, Credentials
 
 KEYS = Credentials(access_key="STOKERTESTKEY", secret_key="secret-of-the-tests")
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 120
 
 
 class Operations:

@@ -18,7 +18,7 @@ from stoker.platform.model.root import DEFAULT_BUCKET, open_root, read_credentia
 from stoker.platform.s3.process import S3Server
 
 BUCKET = DEFAULT_BUCKET
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 120
 
 
 class World:
