@@ -1,4 +1,4 @@
-"""Folders that no save of ours has left: each is passed over with one line, or refused by name."""
+"""Folders that no save of ours has left: each is skipped with one line, or refused by name."""
 
 from __future__ import annotations
 
@@ -143,9 +143,9 @@ def test_a_hostile_checkpoint_is_passed_over_with_one_line(folder, changes, capf
     folder.change(**changes)
     with folder.open() as (session, *_):
         assert session.resumed_from.name == OLDER
-    told = [line for line in capfd.readouterr().err.splitlines() if "is passed over" in line]
+    told = [line for line in capfd.readouterr().err.splitlines() if "is skipped" in line]
     assert len(told) == 1
-    assert told[0].startswith(f"[stoker] warning: checkpoint {NEWER} is passed over: ")
+    assert told[0].startswith(f"[stoker] warning: checkpoint {NEWER} is skipped: ")
     assert "KeyError" not in told[0]
 
 

@@ -38,7 +38,7 @@ def test_a_damaged_newest_is_named_and_the_one_before_is_taken(whole, tmp_path):
     content[-1] ^= 1
     file.write_bytes(content)
     said = run.finish()
-    assert f"checkpoint {newest.name} is passed over: rank00000.safetensors is damaged" in said
+    assert f"checkpoint {newest.name} is skipped: rank00000.safetensors is damaged" in said
     assert "resumed from step 9" in said
     assert run.weights == whole.weights
 

@@ -93,7 +93,7 @@ def test_lines_and_semicolons_separate_rules_too():
         ("AllZero(webhook=ftp://x)", "rule AllZero", "webhook wants an http"),
         ("AllZero(preset=slow)", "rule AllZero", "there is no preset 'slow'"),
         ("AllZero(stop=perhaps)", "rule AllZero", "stop is 'perhaps'"),
-        ("[{]", "", "start like JSON, but are none"),
+        ("[{]", "", "start like JSON, but are not valid"),
         ("[7]", "entry 0", "has no RuleConfigurationName"),
     ],
 )

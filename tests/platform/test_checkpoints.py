@@ -245,7 +245,7 @@ def test_a_checkpoint_of_which_a_part_reached_s3_is_passed_over_and_named(make_s
     for name in parts:
         assert spot.result(name, interruptions=1) == spot.whole()
         assert spot.resumed(name) == [3]
-    said = "checkpoint 000002-step-6 is passed over: "
+    said = "checkpoint 000002-step-6 is skipped: "
     assert spot.has_line("a", f"{said}rank00000.safetensors is missing")
     assert spot.has_line("b", f"{said}it has no manifest")
     assert spot.server.leftovers() == []

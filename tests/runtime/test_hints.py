@@ -165,8 +165,8 @@ CERTIFICATE_VERIFY_FAILED] certificate verify failed'))': /simple/einops/
     [
         (CONFLICT, "delete the line of torch from requirements.txt: the image has torch 2.13.0"),
         (UNFINDABLE, "delete the line of smdebug from requirements.txt: the image has smdebug 1."),
-        (DEPENDENT, "fastai 2.7.10 does not go with torch 2.13.0+cpu"),
-        (RANGE, "mlflow 2.13.2 does not go with protobuf <8,>=6.31.1"),
+        (DEPENDENT, "fastai 2.7.10 is not compatible with torch 2.13.0+cpu"),
+        (RANGE, "mlflow 2.13.2 is not compatible with protobuf <8,>=6.31.1"),
         (BACKTRACKED, "older versions of datasets"),
         (CERTIFICATE, "PIP_CERT"),
         ("ERROR: no such option: --foo", ""),

@@ -38,8 +38,8 @@ class Draft:
             if self._lock():
                 return
         raise CheckpointFailed(
-            f"{self.path} is removed as often as it is made",
-            fix="something cleans this folder: let it leave *.sagemaker-ignore alone",
+            f"{self.path} is removed each time it is made",
+            fix="another program cleans this folder: exclude *.sagemaker-ignore there",
         )
 
     def _lock(self) -> bool:

@@ -87,7 +87,7 @@ class Parts:
             if own <= {id(parameter) for parameter in model.parameters()}:
                 return model
         raise CheckpointFailed(
-            "an optimizer of a sharded job has parameters of no model that was handed in",
+            "an optimizer of a sharded job has parameters of no model that was passed",
             fix="pass each model, too: stoker.checkpoints(job, model=…, optimizer=…)",
         )
 
@@ -132,7 +132,9 @@ def _unwrapped(part: object) -> object:
 
 def _check(name: str, part: object) -> None:
     if name in _RESERVED:
-        raise CheckpointFailed(f"{name!r} is a name of our own", fix="call it something else")
+        raise CheckpointFailed(
+            f"{name!r} is a name that Stoker uses itself", fix="call it something else"
+        )
     has_state = callable(getattr(part, "state_dict", None))
     has_load = callable(getattr(part, "load_state_dict", None))
     if not isinstance(part, dict) and not (has_state and has_load):

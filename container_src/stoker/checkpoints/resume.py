@@ -87,7 +87,7 @@ class Resume:
 
     def _skip(self, name: str, problem: str) -> None:
         if self._group.is_leader:
-            warn(f"checkpoint {name} is passed over: {problem}")
+            warn(f"checkpoint {name} is skipped: {problem}")
 
     def _read(self, checkpoint: Checkpoint) -> tuple[str, _Content | None]:
         """Reads and checks what this rank needs. Returns what is wrong, or else what it read."""
@@ -198,7 +198,7 @@ class Resume:
     def _tell_missing(self, fresh: list[str], states: Mapping[str, Any]) -> None:
         unused = [name for name in states if name not in self._parts.names]
         if self._group.is_leader and fresh:
-            warn(f"the checkpoint holds no {', '.join(fresh)}: as freshly made")
+            warn(f"the checkpoint does not hold {', '.join(fresh)}: the initial state is kept")
         if self._group.is_leader and unused:
             warn(f"the checkpoint also holds {', '.join(unused)}, which nothing here asks for")
 

@@ -220,14 +220,15 @@ def find_install_fix(said: str, constraints: str) -> str:
             )
         asking = re.search(rf"^\s+(\S+ \S+) depends on {re.escape(name)}\b", said, re.MULTILINE)
         return (
-            f"{asking[1] if asking else 'a requirement'} does not go with {name} {version}, which "
-            "the image has: take another version of it"
+            f"{asking[1] if asking else 'a requirement'} is not compatible with {name} {version}, "
+            "which the image has: take another version of it"
         )
     if advice := next((a for p, a in _HINTS if re.search(p, said, re.IGNORECASE)), ""):
         return advice
     if tried := _BACKTRACKED.findall(said):
         return (
             f"pip went back to older versions of {', '.join(dict.fromkeys(tried))}, as no newer "
-            "one goes with the other requirements and the image: name the versions you need"
+            "one is compatible with the other requirements and the image: name the versions that "
+            "you need"
         )
     return ""

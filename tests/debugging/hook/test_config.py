@@ -98,7 +98,7 @@ def test_all_mistakes_of_a_file_are_told_at_once():
         "include_workers 'two': expected one or all",
         "did you mean mean?",
         "save_interval 'x': expected a whole number",
-        "include_regex '(', which is none",
+        "include_regex '(', which is not a valid",
         "end_step '-1'",
         "a collection without CollectionName",
     ):

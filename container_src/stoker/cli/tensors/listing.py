@@ -182,7 +182,7 @@ def compile_regex(text: str, option: str = "--name") -> re.Pattern[str]:
     except re.error as error:
         raise UsageRefused(
             f"{option} {text!r} is not a valid regular expression: {error}",
-            fix=f"to find these very letters: {option} '{re.escape(text)}'",
+            fix=f"to match the text literally: {option} '{re.escape(text)}'",
         ) from None
 
 

@@ -148,7 +148,9 @@ class Hook:
     def _start(self) -> Recorder | None:
         """Before each step: who saves it. None also takes the hook off."""
         if _has_smdebug_hook():
-            _warn("the script has a hook of smdebug's own: ours withdraws, nothing is saved twice")
+            _warn(
+                "the script has a hook of smdebug: Stoker's is off, so that nothing is saved twice"
+            )
             if self._recorder is not None:
                 self._recorder.end_step()
             self._give_up(is_end=False)

@@ -214,7 +214,10 @@ class _Parameters:
             try:
                 re.compile(regex)
             except re.error as error:
-                self._note(f"has the include_regex {regex!r:.80}, which is none: {error}")
+                self._note(
+                    f"has the include_regex {regex!r:.80}, which is not a valid "
+                    f"regular expression: {error}"
+                )
         return tuple(found)
 
     def flag(self, key: str, *, default: bool = False) -> bool:

@@ -30,7 +30,7 @@ class OverallSystemUsage(ProfilerRule):
                     self.details[name][node] = make_statistics(series.values)
                     self.datapoints = max(self.datapoints, len(series))
         if not self.datapoints:
-            self.lacking = "nothing of the machines was measured"
+            self.lacking = "no machine was measured"
         return None
 
     def _figures(self, profile: Profile, node: str) -> dict[str, Series | None]:

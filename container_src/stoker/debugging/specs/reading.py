@@ -72,7 +72,7 @@ def _read_json(text: str) -> list[RuleSpec]:
         parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RuleInvalid(
-            f"the rules start like JSON, but are none: {error}",
+            f"the rules start like JSON, but are not valid JSON: {error}",
             fix="a list of objects, or the short form: VanishingGradient, AllZero(…)",
         ) from None
     return read_api_form(parsed if isinstance(parsed, list) else [parsed])

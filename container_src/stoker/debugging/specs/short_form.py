@@ -82,7 +82,7 @@ class _Scanner:
             return key, self._value()
         if key not in _WORDS:
             self._at = start
-            raise self._refusal(f"{key!r} has no value, and is none of {', '.join(_WORDS)}")
+            raise self._refusal(f"{key!r} has no value, and is not one of {', '.join(_WORDS)}")
         return _WORDS[key]
 
     def _value(self) -> str:

@@ -54,7 +54,7 @@ def require_password(message: Message, credentials: Credentials) -> None:
     if not hmac.compare_digest(given, expected):
         raise SignatureRefused(
             "missing",
-            "The MLflow face needs the platform's keys: set MLFLOW_TRACKING_USERNAME and "
+            "MLflow requests need the platform's keys: set MLFLOW_TRACKING_USERNAME and "
             'MLFLOW_TRACKING_PASSWORD, as `eval "$(stoker local env)"` does.',
         )
 

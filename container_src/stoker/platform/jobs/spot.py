@@ -124,9 +124,9 @@ def make_schedule(text: str, *, instances: int = 1) -> SpotSchedule:
     if len(chosen) != 1:
         mistakes.append(f"one of after, every, trace is needed, but there are {len(chosen)}")
     if "times" in settings and "every" not in settings:
-        mistakes.append("times goes with every only")
+        mistakes.append("times can be used with every only")
     if "speed" in settings and "trace" not in settings:
-        mistakes.append("speed goes with trace only")
+        mistakes.append("speed can be used with trace only")
     _require(text, mistakes)
     return _schedule(text, settings, instances)
 
