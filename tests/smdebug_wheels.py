@@ -14,7 +14,7 @@ LOCK = Path(__file__).resolve().parents[1] / "docker/smdebug.lock"
 def fetch_published(folder: Path) -> Path:
     """The wheel that docker/smdebug.lock names, checked by pip against the lock's hash."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-    subprocess.run([*pip, "--dest", folder, "-r", LOCK], check=True, timeout=120)
+    subprocess.run([*pip, "--dest", folder, "-r", LOCK], check=True, timeout=240)
     return next(folder.glob("smdebug-*.whl"))
 
 

@@ -22,7 +22,7 @@ def modules_after(code: str) -> set[str]:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     return set(ended.stdout.split())

@@ -91,7 +91,7 @@ def test_an_optimizer_step_waits_for_the_copy(job):
     snapshot.copy_early(staging)
     assert waited.is_alive()
     snapshot.copy_late(staging)
-    waited.join(timeout=60)
+    waited.join(timeout=240)
     assert not waited.is_alive()
 
 
@@ -100,7 +100,7 @@ def test_an_optimizer_step_does_not_wait_for_the_disk(job, monkeypatch):
     write, is_disk_there = os.pwrite, threading.Event()
 
     def pwrite(*args):
-        is_disk_there.wait(timeout=60)
+        is_disk_there.wait(timeout=240)
         return write(*args)
 
     with stoker.checkpoints(job, model=model, optimizer=optimizer) as ckpt:
@@ -166,7 +166,7 @@ def test_a_script_that_changes_a_parameter_meanwhile_is_told_what_helps(job, mon
     is_changed, copy = threading.Event(), Snapshot.copy_late
 
     def copy_late(*args):
-        assert is_changed.wait(timeout=60)
+        assert is_changed.wait(timeout=240)
         copy(*args)
 
     monkeypatch.setattr(Snapshot, "copy_late", copy_late)
@@ -342,7 +342,7 @@ with stoker.checkpoints(job, model=model) as ckpt:
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
 """
     ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False
     )
     assert "the checkpoint of step 2 could not be written: rank 0: File too large" in ended.stdout
     assert "fix: " in ended.stdout

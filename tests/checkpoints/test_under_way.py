@@ -25,7 +25,7 @@ may_copy, copy = threading.Event(), Snapshot.copy_late
 
 
 def copy_late(*args):
-    assert may_copy.wait(timeout=60)
+    assert may_copy.wait(timeout=240)
     copy(*args)
 
 
@@ -81,7 +81,7 @@ def test_who_is_interrupted_while_waiting_finds_the_save_still_under_way(job, mo
     write, is_disk_there = os.pwrite, threading.Event()
 
     def pwrite(*args):
-        assert is_disk_there.wait(timeout=60)
+        assert is_disk_there.wait(timeout=240)
         return write(*args)
 
     monkeypatch.setattr(os, "pwrite", pwrite)
@@ -122,7 +122,7 @@ def test_a_save_that_could_not_be_begun_holds_no_optimizer_back(job, monkeypatch
         monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
         stepping = threading.Thread(target=optimizer.step, daemon=True)
         stepping.start()
-        stepping.join(timeout=60)
+        stepping.join(timeout=240)
         assert not stepping.is_alive()
     assert Store(job.checkpoint_dir).newest().step == 1
 
@@ -132,7 +132,7 @@ def test_a_forked_child_waits_for_nothing_and_leaves_the_save_alone(tmp_path):
         [sys.executable, "-c", FORKING, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

@@ -111,7 +111,7 @@ def _make_handler(endpoint: str, faults: tuple[Fault, ...]) -> type[BaseHTTPRequ
             return None
 
         def forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-            connection = http.client.HTTPConnection(place, timeout=60)
+            connection = http.client.HTTPConnection(place, timeout=240)
             try:
                 # As it came, with its Host: that is a part of the signature.
                 connection.putrequest(

@@ -22,7 +22,7 @@ def doctor(*arguments, **environ):
         env={**clean, **environ},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert "Traceback" not in done.stderr
     return done

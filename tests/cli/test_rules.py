@@ -261,6 +261,6 @@ def test_a_place_without_tensors_is_refused(tmp_path, capsys):
 def test_without_numpy_rules_are_listed_and_the_extra_is_named(argv, code):
     start = "import sys; sys.modules['numpy'] = None; from stoker.cli.main import main"
     command = [sys.executable, "-c", f"{start}; sys.exit(main(['rules', *{argv!r}]))"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == code, done.stderr
     assert ("fix: pip install 'stoker[tensors]'" in done.stderr) == (code == 2)

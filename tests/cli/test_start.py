@@ -26,7 +26,7 @@ def loaded(*arguments, cwd):
         capture_output=True,
         text=True,
         cwd=cwd,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     modules = set(re.findall(r"\| +([\w.]+)$", done.stderr, re.MULTILINE))

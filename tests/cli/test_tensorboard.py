@@ -114,7 +114,7 @@ def ask(address: str, process: subprocess.Popen[str]) -> bytes:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         try:
-            with urllib.request.urlopen(address, timeout=60) as answer:
+            with urllib.request.urlopen(address, timeout=240) as answer:
                 return answer.read()
         except urllib.error.HTTPError:
             raise

@@ -457,7 +457,7 @@ def test_each_worker_has_its_own_curve(tmp_path, capsys):
 def test_without_numpy_the_extra_is_named(folder, tmp_path):
     code = "import sys; sys.modules['numpy'] = None; from stoker.cli.main import main"
     argv = [sys.executable, "-c", f"{code}; sys.exit(main(['tensors', 'ls', {str(folder)!r}]))"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240)
     assert done.returncode == 2, done.stderr
     assert "fix: pip install 'stoker[tensors]'" in done.stderr
 
@@ -483,7 +483,7 @@ def test_a_browser_draws_the_page_without_a_complaint(folder, tmp_path, verb):
     argv += ["--window-size=1600,2400", "--virtual-time-budget=5000"]
     # A page that is drawn when it is looked at needs a frame before its time is over.
     argv += ["--run-all-compositor-stages-before-draw", page.as_uri()]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240)
     assert "CONSOLE" not in done.stderr, done.stderr
     if verb == "view":
         planes = int(re.search(r'data-drawn="(\d+)"', done.stdout)[1])

@@ -274,7 +274,7 @@ def test_a_closed_stdout_is_no_error(trained):
     command, _ = trained
     words = [sys.executable, "-m", "stoker.cli.main", "status", "--root", str(command.platform)]
     done = subprocess.run(
-        ["sh", "-c", '"$@" >&-', "sh", *words], stderr=subprocess.PIPE, text=True, timeout=120
+        ["sh", "-c", '"$@" >&-', "sh", *words], stderr=subprocess.PIPE, text=True, timeout=240
     )
     assert (done.returncode, done.stderr) == (0, "")
 

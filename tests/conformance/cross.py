@@ -245,7 +245,7 @@ def _ask_for_launcher() -> str:
         "find contract runtime -name '*.py' | LC_ALL=C sort | xargs cat | sha256sum"
     )
     command = [find_client(), "run", "--rm", "--entrypoint", "/bin/sh", IMAGE, "-c", look]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=240)
     return done.stdout[:12]
 
 

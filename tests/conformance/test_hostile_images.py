@@ -50,7 +50,7 @@ def build(tmp_path_factory):
         (context / "Dockerfile").write_text(f"{dockerfile}\nLABEL run={RUN}\n")
         tag = f"stoker-hostile-{RUN}:{name}"
         command = [*find_builder().argv, "--quiet", "--tag", tag, str(context)]
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, check=True, capture_output=True, timeout=240)
         made.append(tag)
         return tag
 
@@ -98,7 +98,7 @@ def test_ctrl_c_leaves_nothing_behind(build):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     try:
-        process.communicate(timeout=120)
+        process.communicate(timeout=240)
     finally:
         process.kill()
     assert process.returncode == 130
@@ -189,7 +189,7 @@ def _check(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
 
 

@@ -44,7 +44,7 @@ def build(tmp_path_factory):
         return made[-1]
 
     yield make
-    subprocess.run([find_client(), "rmi", "--force", *made], capture_output=True, timeout=120)
+    subprocess.run([find_client(), "rmi", "--force", *made], capture_output=True, timeout=240)
 
 
 @pytest.fixture(scope="module")

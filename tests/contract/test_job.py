@@ -31,7 +31,7 @@ def test_a_laptop_has_a_job_too(tmp_path):
         env={"STOKER_ROOT": str(tmp_path / "elsewhere")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     assert ended.stdout == f"{tmp_path}/elsewhere 0.5\n"

@@ -396,7 +396,7 @@ def read_with_toolkit(root: Path, environ: dict[str, str], scratch: Path) -> Rea
         env={**environ, "SAGEMAKER_BASE_DIR": str(root), "AWS_CONFIG_FILE": os.devnull},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        timeout=60,
+        timeout=240,
     )
     assert b"ModuleNotFoundError" not in ended.stderr, ended.stderr.decode()
     return Reading(**json.loads(answer.read_text())) if ended.returncode == 0 else None

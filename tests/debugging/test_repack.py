@@ -144,7 +144,9 @@ event.summary.value.add(tag="loss").tensor.dtype = DT_FLOAT
 again = Event.FromString(event.SerializeToString())
 assert again == event and again.summary.value[0].tag == "loss"
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -212,7 +214,7 @@ def test_it_runs_in_the_build_before_stoker_is_installed(wheel, build_stage):
         env={"PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     assert list((build_stage / "out").glob("*+stoker2-*.whl"))

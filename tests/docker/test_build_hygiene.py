@@ -40,7 +40,7 @@ def found() -> dict:
 @pytest.fixture(scope="module")
 def inspected() -> dict:
     command = [find_client(), "image", "inspect", IMAGE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, f"no image {IMAGE}\n  fix: make image"
     return json.loads(done.stdout)[0]
 
@@ -201,7 +201,7 @@ def test_an_older_protobuf_is_refused_where_tensorflow_needs_its_own(found, flav
 
 def test_the_history_holds_no_address_and_no_secret():
     command = [find_client(), "history", "--no-trunc", "--format", "{{.CreatedBy}}", IMAGE]
-    history = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    history = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
     assert not re.search(r"https?://|token|password|AKIA", history.stdout, flags=re.IGNORECASE)
 
 

@@ -84,7 +84,7 @@ def test_pip_takes_the_cpu_build_where_it_is_offered(tmp_path, offered):
         wheels.pop().unlink()
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-index", "--no-deps"]
     command += ["--require-hashes", "--find-links", tmp_path, "--dest", tmp_path / "upstream"]
-    subprocess.run([*command, "-r", tmp_path / "lock"], check=True, timeout=120)
+    subprocess.run([*command, "-r", tmp_path / "lock"], check=True, timeout=240)
     assert os.listdir(tmp_path / "upstream") == [wheels[-1].name]
 
 
@@ -128,4 +128,4 @@ def test_bare_names_and_patterns_are_held_and_specifiers_copied():
 
 @pytest.mark.parametrize("script", sorted(DOCKER.rglob("*.sh")), ids=lambda path: path.name)
 def test_shell_scripts_parse(script):
-    subprocess.run(["bash", "-n", script], check=True, timeout=60)
+    subprocess.run(["bash", "-n", script], check=True, timeout=240)

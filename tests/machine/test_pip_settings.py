@@ -80,9 +80,9 @@ def test_folders_are_served_on_loopback_until_the_block_ends(tmp_path):
     (tmp_path / "a-1.0-py3-none-any.whl").write_bytes(b"wheel")
     with serve_folders([tmp_path]) as (address,):
         assert address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(address, timeout=60) as page:
+        with urllib.request.urlopen(address, timeout=240) as page:
             assert b"a-1.0-py3-none-any.whl" in page.read()
-        with urllib.request.urlopen(f"{address}a-1.0-py3-none-any.whl", timeout=60) as file:
+        with urllib.request.urlopen(f"{address}a-1.0-py3-none-any.whl", timeout=240) as file:
             assert file.read() == b"wheel"
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(address, timeout=60)
+        urllib.request.urlopen(address, timeout=240)

@@ -44,7 +44,7 @@ print(s.NOTEBOOK_METADATA_FILE, s.sts_regional_endpoint("eu-west-1"))
 def python(program, *path, **environ):
     environ["PYTHONPATH"] = ":".join(map(str, path))
     command = [sys.executable, "-c", program]
-    return subprocess.check_output(command, env=environ, text=True, timeout=60).strip()
+    return subprocess.check_output(command, env=environ, text=True, timeout=240).strip()
 
 
 def test_the_sdk_is_shown_the_file_and_the_users_own_sitecustomize_still_runs(folder):

@@ -137,7 +137,7 @@ def test_a_checkpoint_that_cannot_be_uploaded_costs_the_job_but_not_its_model(se
 
 def test_a_second_server_on_the_same_root_ends_at_once(server):
     ended = subprocess.run(
-        server.command(), env=server.environ(), capture_output=True, text=True, timeout=60
+        server.command(), env=server.environ(), capture_output=True, text=True, timeout=240
     )
     assert ended.returncode == 2
     assert str(server.process.pid) in ended.stderr

@@ -188,7 +188,7 @@ def test_the_commands_know_processing_jobs(client):
     def stoker(*arguments, code=0):
         command = [sys.executable, "-m", "stoker", *arguments]
         place = ["--root", str(client.server.root.folder)]
-        done = subprocess.run([*command, *place], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*command, *place], capture_output=True, text=True, timeout=240)
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr
 

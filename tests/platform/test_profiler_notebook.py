@@ -224,6 +224,6 @@ def _run(client, cell):
             errors.append("\n".join(content["traceback"]))
         shown.extend(content.get("data", ()))
 
-    reply = client.execute_interactive(cell, output_hook=take, timeout=60)
+    reply = client.execute_interactive(cell, output_hook=take, timeout=240)
     assert reply["content"]["status"] == "ok", errors
     return shown

@@ -158,7 +158,7 @@ def test_the_command_reads_a_job_with_its_stages(job, tmp_path):
         [sys.executable, "-m", "stoker", "report", "job", *options],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     assert "waits for data" in done.stdout

@@ -194,7 +194,7 @@ def _run_job(root, code, config, **environ):
         env={**os.environ, "STOKER_ROOT": str(root), **environ},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
 

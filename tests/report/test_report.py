@@ -325,7 +325,7 @@ def probe_page(page, probe, folder, width=1200):
     argv = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     argv += [f"--user-data-dir={folder}/chromium", f"--window-size={width},2000"]
     argv += ["--dump-dom", file.as_uri()]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=240)
     return json.loads(re.search(r"<title>(.*?)</title>", done.stdout)[1])
 
 

@@ -29,7 +29,7 @@ def install(prefix: Path, packages: str, *, interpreter: str | None) -> Path:
 def run(train: Path, path: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PATH": path}
     return subprocess.run(
-        [str(train), "--dry-run"], env=environ, capture_output=True, text=True, timeout=60
+        [str(train), "--dry-run"], env=environ, capture_output=True, text=True, timeout=240
     )
 
 

@@ -111,7 +111,7 @@ def test_a_reader_that_goes_away_does_not_stop_the_job(opt_ml):
     process = opt_ml.start()
     process.stdout.close()
     process.stderr.close()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=240) == 0
     assert (opt_ml.root / "model/finished").exists()
 
 

@@ -54,7 +54,7 @@ def _run(opt_ml, python, **environ):
         env={**clean, "STOKER_ROOT": str(opt_ml.root), "PIP_CONFIG_FILE": os.devnull, **environ},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
 
 

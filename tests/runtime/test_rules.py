@@ -619,7 +619,7 @@ def test_a_job_without_rules_loads_nothing_of_them(job):
     )
     environ = {**os.environ, "PYTHONPATH": PACKAGES, "STOKER_ROOT": str(job.root)}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environ, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environ, timeout=240
     )
     assert done.stdout == "0 []\n", done.stderr
 

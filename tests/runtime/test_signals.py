@@ -30,7 +30,7 @@ HANDLER = """
 
 def _stop(process, number=signal.SIGTERM):
     process.send_signal(number)
-    return process.communicate(timeout=60)  # far below the time a lost signal would take
+    return process.communicate(timeout=240)  # far below the time a lost signal would take
 
 
 def test_the_handler_runs_once_and_its_exit_code_is_kept(opt_ml):
@@ -207,7 +207,7 @@ def test_a_stop_while_python_starts_is_held_back_until_the_launcher_listens(opt_
     opt_ml.wait_for("starting")
     process.send_signal(number)
     (opt_ml.root / "go").touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 128 + number, err
     assert "stopped by" in err
     assert "never" not in out
@@ -220,7 +220,7 @@ def test_a_worker_has_no_signal_blocked(opt_ml):
     """)
     command = ["env", "--block-signal=TERM,INT,HUP", sys.executable, "-IS", str(MAIN)]
     environ = {**os.environ, "STOKER_ROOT": str(opt_ml.root)}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240)
     assert done.stdout == "set()\n", done.stderr
 
 
@@ -311,6 +311,8 @@ def test_what_does_not_stop_is_killed_at_the_end_of_its_grace_time(tmp_path):
         "ended = Watch(signals, Log()).run(step)\n"
         "print(ended.exit_code, ended.was_killed)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240
+    )
     assert done.stdout == "137 True\n", done.stderr
     assert "stubborn did not stop within 1 s: killed" in done.stderr

@@ -35,7 +35,7 @@ def run(opt_ml):
         env={**os.environ, "STOKER_ROOT": str(opt_ml.root), "TRAINING_JOB_NAME": "job"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
 
 

@@ -85,7 +85,7 @@ def test_each_worker_gets_sigterm_exactly_once(opt_ml):
     for rank in range(2):
         opt_ml.wait_for(f"model/ready-{rank}")
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     assert process.returncode == 143
     for rank in range(2):
         assert (opt_ml.root / f"model/count-{rank}").read_text() == "1"

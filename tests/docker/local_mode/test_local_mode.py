@@ -39,7 +39,7 @@ def work(tmp_path):
 
 
 def docker(*arguments: str) -> str:
-    done = subprocess.run([find_client(), *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([find_client(), *arguments], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -107,7 +107,7 @@ def stage(request, tmp_path):
 
 def docker(*arguments: str) -> str:
     return subprocess.run(
-        [find_client(), *arguments], capture_output=True, text=True, timeout=60, check=True
+        [find_client(), *arguments], capture_output=True, text=True, timeout=240, check=True
     ).stdout.strip()
 
 

@@ -42,7 +42,7 @@ def test_a_run_has_its_own_variables_and_those_of_its_image(tmp_path):
         text=True,
     ) as shell:
         assert hand_over(launch, (), lambda: shell.poll() is None, 60)
-        said = shell.communicate(timeout=60)[0]
+        said = shell.communicate(timeout=240)[0]
     environment = {**image, **launch.environment}
     arguments, found = json.loads(said)
     assert arguments == [text]

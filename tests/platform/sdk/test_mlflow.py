@@ -32,7 +32,7 @@ def call(server, path, body=None, *, password=None):
         headers={"Authorization": f"Basic {base64.b64encode(token).decode()}"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=240) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:

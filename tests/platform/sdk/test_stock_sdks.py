@@ -78,7 +78,7 @@ def test_tensorboard_reads_its_events_from_s3(jobs, platform):
         env=platform.environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     assert "scalars\n   loss\n" in done.stdout

@@ -27,7 +27,7 @@ def aws(server, *words):
         env=environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout or "{}")
