@@ -14,7 +14,7 @@ from stoker.contract.quick_json import dumps, loads
 from stoker.contract.record import Record
 
 FOLDER_VARIABLE = "STOKER_CRASH_DIR"
-_LONGEST_TEXT = 32 * 1024
+_LONGEST_TEXT = 32 * 1024  # a message may quote a whole array
 
 
 class Crash(Record):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NUMBER = r"([-+]?inf|nan|[-+0-9.eE]+)"  # in this order: the last would take the sign of `-inf`
 # The API's limits for MetricDefinitions.
 LONGEST_REGEX = 500
-MOST_DEFINITIONS = 40
+MOST_DEFINITIONS = 40  # the service's limit of MetricDefinitions
 MARK = "[metric] step="
 _PREFIX = "[metric]"
 _LONGEST_STEP = 19  # what 64 bits hold

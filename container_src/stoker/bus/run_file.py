@@ -43,8 +43,8 @@ METRICS_VARIABLE = "SAGEMAKER_METRICS_DIRECTORY"
 METRICS_FOLDER = "output/metrics/sagemaker"
 """Below /opt/ml: there smexperiments' tracker writes its metrics."""
 
-_MOST_FILES = 20_000
-_MOST_HASHED_BYTES = 64 << 20
+_MOST_FILES = 20_000  # a channel may have millions
+_MOST_HASHED_BYTES = 64 << 20  # larger inputs are known by names, sizes and times
 _BLOCK_BYTES = 1 << 20
 
 

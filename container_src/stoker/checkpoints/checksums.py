@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Checksum = Callable[[ReadableBuffer], int]
 
-PIECE_BYTES = 16 * 1024 * 1024
+PIECE_BYTES = 16 * 1024 * 1024  # so that several cores work on one file
 _THREADS = min(4, os.cpu_count() or 1)
 _KNOWN: dict[str, Checksum] = {"crc32": zlib.crc32}
 try:

@@ -13,7 +13,7 @@ MEAN_HOURS_BETWEEN_INTERRUPTIONS = 2.0
 """Assumed for "auto": the lower half of what public traces of AWS spot instances show."""
 # Bounds of "auto": saves do not follow one another without a pause, and at most an hour is lost.
 _SHORTEST_SECONDS = 30.0
-_LONGEST_SECONDS = 3600.0
+_LONGEST_SECONDS = 3600.0  # the most that an interruption may cost, however rare it is
 _FIRST_SECONDS = 60.0
 
 

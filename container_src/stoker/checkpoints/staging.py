@@ -14,7 +14,7 @@ import torch
 from stoker.checkpoints.shards import Place
 
 _SLACK_BYTES = 1024 * 1024  # the part that is JSON grows and shrinks from save to save
-_PAGE_BYTES = 2 * 1024 * 1024
+_PAGE_BYTES = 2 * 1024 * 1024  # a huge page: one fault instead of 512
 _WIPE_ON_FORK = 18
 """Linux's MADV_WIPEONFORK, which Python has no name for. A loader's processes get zeros in its
 place, so that none of its pages is copied; without the place, what a child frees there could be

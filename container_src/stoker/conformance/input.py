@@ -114,8 +114,8 @@ def _parse(argv: list[str], names: list[str]) -> tuple[dict[str, str], list[str]
     return vars(known), unknown
 
 
-_LONGEST = 2500
-_MOST = 100
+_LONGEST = 2500  # the service's limit of a value
+_MOST = 100  # the service's limit of a job
 
 
 @check(

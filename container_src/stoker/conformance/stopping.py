@@ -16,8 +16,8 @@ from stoker.conformance.script import Script
 _FULL_SECONDS = 100
 _HANDLER_SECONDS = 8
 _SPARE_SECONDS = 20
-_PROMPT_SECONDS = 30
-_CHOSEN_CODE = 42
+_PROMPT_SECONDS = 30  # there is nothing to be saved yet
+_CHOSEN_CODE = 42  # one that neither Python nor a shell would choose
 _READY = "checkpoints/ready"
 """The script's sign that it runs: a file, as a launcher may hold lines back."""
 

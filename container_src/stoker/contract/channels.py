@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # The API's TrainingInputMode. Anything else in the file is a damaged file, not a newer service.
 INPUT_MODES = ("File", "FastFile", "Pipe")
-_LONGEST_NAME = 64
+_LONGEST_NAME = 64  # the service's limit
 
 
 class Channel(Record):

@@ -18,7 +18,7 @@ ADDRESS = (
     "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonSageMaker/current"
     "/{region}/index.csv"
 )
-_MOST_HEAD_LINES = 20
+_MOST_HEAD_LINES = 20  # AWS's files begin with five lines about themselves
 # Spot (TrSpt:), warm pools and clusters have usage types of their own.
 _TRAINING = re.compile(r"(?:[A-Z0-9]+-)?Train:(ml\.[a-z0-9-]+\.[a-z0-9]+)")
 

@@ -12,7 +12,7 @@ from stoker.debugging.need import Need
 from stoker.debugging.step_tensors import StepTensors
 from stoker.errors import RuleInvalid
 
-_LONGEST_TEXT = 2000
+_LONGEST_TEXT = 2000  # it goes into the job's log and into mails
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

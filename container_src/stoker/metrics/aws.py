@@ -27,7 +27,7 @@ Point = tuple[float, int, "Mapping[str, float]"]
 _CONFIG = Config(connect_timeout=5, read_timeout=20, retries={"max_attempts": 2})
 # The limits of BatchPutMetrics: entries of a call, characters of a name, bits of a step.
 _MOST_METRICS = 10
-_LONGEST_NAME = 255
+_LONGEST_NAME = 255  # the service's limit
 _STEPS = range(1 << 31)
 _LOG = logging.getLogger("stoker.metrics")
 

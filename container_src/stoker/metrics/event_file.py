@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Scalar = tuple[float, int, str, SupportsFloat]
 """Wall time, step, tag, value."""
 
-_FLUSH_SECONDS = 60.0
+_FLUSH_SECONDS = 60.0  # half of SummaryWriter's
 _STEPS = range(-(1 << 63), 1 << 63)
 _LOG = logging.getLogger("stoker.metrics")
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_SMALLEST_EDGE = 1e-12
+_SMALLEST_EDGE = 1e-12  # these three: as TensorBoard's own default
 _LARGEST_EDGE = 1e20
 _GROWTH = 1.1
 _CELL_BITS = 13  # sign, exponent, 4 bits of the mantissa: narrower than any bin

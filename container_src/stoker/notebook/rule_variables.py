@@ -15,7 +15,7 @@ from stoker.errors import RuleInvalid
 
 # SageMaker's limits for Environment: variables, and characters of a value.
 _MOST_VARIABLES = 100
-_VALUE_CHARACTERS = 512
+_VALUE_CHARACTERS = 512  # the service's limit of a variable
 
 
 def rules_environment(

@@ -53,7 +53,7 @@ from stoker.platform.tracking.tracking import Tracking
 from stoker.platform.tuning.store import TuningStore
 from stoker.platform.tuning.supervisor import TuningSupervisor
 
-_MOST_FILES = 65_536
+_MOST_FILES = 65_536  # connections, pipes and logs of jobs are open files
 _S3_PATIENCE_SECONDS = 60.0
 """Far longer than the S3 server, if it was killed, needs to be back."""
 

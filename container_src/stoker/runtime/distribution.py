@@ -26,7 +26,7 @@ TORCHRUN_SHUTDOWN_SECONDS = 105
 DRIVERS_CHANNEL = "sm_drivers"
 _TORCHRUN_KEYS = ("sagemaker_torch_distributed_enabled", "sagemaker_pytorch_ddp_enabled")
 _MIRRORED_KEY = "sagemaker_multi_worker_mirrored_strategy_enabled"
-_MIRRORED_PORT = 8890
+_MIRRORED_PORT = 8890  # the toolkit's
 _TORCHRUN_FIX = 'use distribution={"torch_distributed": {"enabled": True}}'
 _UNSUPPORTED = {
     # SDK v2 sends one for the other.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stoker.runtime.log import Log
     from stoker.runtime.signals import Signals
 
-_OUR_FAULT = 70
+_OUR_FAULT = 70  # EX_SOFTWARE of sysexits.h
 _RESERVED_BYTES = 64 << 10
 
 

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.runtime.step import Step
 
-_NOT_STARTED = 127
+_NOT_STARTED = 127  # a shell's code for a program that it cannot start
 _PIPE_BYTES = 1 << 20  # the most that Linux allows without privilege
 
 

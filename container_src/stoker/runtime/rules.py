@@ -24,7 +24,7 @@ FINISH_SECONDS = 60.0
 """What the evaluator gets after the worker's end for the steps it has not evaluated yet."""
 
 _EVALUATOR = "stoker.debugging.evaluate"
-_LONGEST_DETAILS = 300
+_LONGEST_DETAILS = 300  # the whole text is in rules.json
 
 
 class JobRules:

@@ -33,7 +33,7 @@ def make_header(size_bytes: int) -> bytes:
     return length + masked_checksum(length)
 
 
-HEADER_BYTES = 12
+HEADER_BYTES = 12  # eight of the length, four of its checksum
 
 
 def masked_checksum(data: bytes | memoryview) -> bytes:

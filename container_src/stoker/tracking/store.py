@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS links (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS links_by_target ON links (target);
 """
-_BUSY_SECONDS = 30
+_BUSY_SECONDS = 30  # another connection may be writing a large batch
 R = TypeVar("R", bound=Record)
 
 

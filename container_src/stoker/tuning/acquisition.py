@@ -20,7 +20,7 @@ _GLOBAL, _LOCAL = 600, 400
 _CENTERS = 6
 _REFINED = 3
 _STEPS = 12
-_MOST_LEVELS = 1000
+_MOST_LEVELS = 1000  # a finer grid is as good as continuous
 # Squared distance in lengths of the process: nothing is learnt from a point that is nearer.
 _NEAREST = 1e-7
 # Below it the two terms of the improvement cancel nearly whole; the first term of its series is

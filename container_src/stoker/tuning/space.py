@@ -12,8 +12,8 @@ from stoker.tuning.parameters import Categorical, Continuous, Integer, Parameter
 
 # The service's limits: hyperparameters of a job, values of a category, characters of a value.
 MOST_PARAMETERS = 30
-MOST_VALUES = 30
-_MOST_CHARACTERS = 256
+MOST_VALUES = 30  # the service's limit
+_MOST_CHARACTERS = 256  # the service's limit
 
 Ranges = Mapping[str, Sequence[Mapping[str, Any]]]
 

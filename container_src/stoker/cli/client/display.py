@@ -29,7 +29,7 @@ _LIMITS = {
     "MaxRuntimeExceeded": "MaxRuntimeInSeconds",
     "MaxWaitTimeExceeded": "MaxWaitTimeInSeconds",
 }
-_LONGEST_LINE = 200
+_LONGEST_LINE = 200  # a line of a job may have megabytes
 # At the end the summary says it.
 _SUMMED_UP = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded", "MaxWaitTimeExceeded")
 

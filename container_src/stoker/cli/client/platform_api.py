@@ -31,7 +31,7 @@ from stoker.platform.model.root import (
     read_credentials,
 )
 
-_MOST_NAMES = 1000
+_MOST_NAMES = 1000  # enough to find what a misspelt name meant
 _TAIL_LINES = 1000
 _REFUSALS = ("ValidationException", "ResourceInUse", "ResourceNotFound", "ResourceLimitExceeded")
 

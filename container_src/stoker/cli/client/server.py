@@ -33,7 +33,7 @@ _READY_SECONDS = 120
 _END_SECONDS = 120
 _STEP_SECONDS = 0.05
 _CONNECT_SECONDS = 2
-_LOG_LINES = 8
+_LOG_LINES = 8  # the end has the reason
 
 
 class ServerFailed(HostError):

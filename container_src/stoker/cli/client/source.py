@@ -20,7 +20,7 @@ _LEFT_OUT = {".git", "__pycache__", ".venv", ".work", ".mypy_cache", ".pytest_ca
 # 128 bits of SHA-256: enough for a name, and short in a log.
 _DIGEST_LETTERS = 32
 _LARGE_BYTES = 50 * 10**6
-_MOST_BYTES = 10**9
+_MOST_BYTES = 10**9  # more is most likely data, and is sent only on request
 _MOST_NAMED = 3
 
 if TYPE_CHECKING:

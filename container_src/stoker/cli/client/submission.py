@@ -14,8 +14,8 @@ from stoker.contract.profiler import VARIABLE as PROFILE_VARIABLE
 from stoker.platform.model.root import DEFAULT_BUCKET, ROLE_ARN
 
 INSTANCE_TYPE = "ml.m5.xlarge"
-VOLUME_GB = 30
-DAY_SECONDS = 24 * 3600
+VOLUME_GB = 30  # SDK v2's default
+DAY_SECONDS = 24 * 3600  # SDK v2's default for the longest run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

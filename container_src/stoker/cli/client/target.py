@@ -20,7 +20,7 @@ from stoker.machine.terminal import Terminal
 from stoker.platform.model.root import Root
 
 Jobs = Api | CloudJobs
-_QUEUE_PAUSE_SECONDS = 10.0
+_QUEUE_PAUSE_SECONDS = 10.0  # waiting for a place takes minutes to hours
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

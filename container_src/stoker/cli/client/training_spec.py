@@ -22,9 +22,9 @@ from stoker.platform.model.request import parse_folder
 from stoker.platform.model.request_rules import MOST_HOSTS
 
 _NAME = re.compile(r"[A-Za-z0-9](?:-?[A-Za-z0-9]){0,62}")  # as CreateTrainingJob has it
-_LONGEST_STEM = 40
+_LONGEST_STEM = 40  # with a date behind it, a name fits the service's 63 characters
 _MOST_RUN_SECONDS = 28 * DAY_SECONDS  # as CreateTrainingJob has it
-_KEEP_ALIVE_SECONDS = 600
+_KEEP_ALIVE_SECONDS = 600  # the next try of a script follows within minutes
 _MOST_KEEP_ALIVE_SECONDS = 21_600  # as CreateTrainingJob has it
 DEFAULT_IMAGE = "stoker:cpu"
 _LONGEST_PARAM_NAME, _LONGEST_PARAM_VALUE = 256, 2500  # as CreateTrainingJob has them

@@ -18,7 +18,7 @@ from stoker.platform.model.root import DEFAULT_BUCKET
 from stoker.platform.tuning.request import read_tuning_request
 
 _TRIALS = 10
-_LONGEST_NAME = 32
+_LONGEST_NAME = 32  # the service's limit
 # What CreateTrainingJob has, and the definition of a search's training jobs has not.
 _NOT_OF_TRIALS = (
     *("TrainingJobName", "HyperParameters", "Tags"),

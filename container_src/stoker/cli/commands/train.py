@@ -27,7 +27,7 @@ from stoker.platform.model.root import Root, ServerInfo, open_root
 
 _EXIT_CODES = {"Completed": 0}
 _JOB_FAILED = 1
-_INTERRUPTED = 130
+_INTERRUPTED = 130  # as a shell reports it: 128 + SIGINT
 
 
 def run(args: argparse.Namespace) -> int:

@@ -40,8 +40,8 @@ from stoker.platform.model.root import Root, open_root
 
 _OVER = ("Completed", "Stopped", "Failed")
 _LOOK_SECONDS = 1.0
-_FAR_LOOK_SECONDS = 15.0
-_INTERRUPTED = 130
+_FAR_LOOK_SECONDS = 15.0  # SageMaker limits the rate of calls
+_INTERRUPTED = 130  # as a shell reports it: 128 + SIGINT
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from stoker.cli.doctor.finding import Finding, Machine
 from stoker.machine.units import show_size
 from stoker.platform.model.root import Root, read_server_info
 
-_ENOUGH_BYTES = 10 * 2**30
+_ENOUGH_BYTES = 10 * 2**30  # for an image, its build and a few jobs
 _LITTLE_BYTES = 2 * 2**30
 
 

@@ -13,8 +13,8 @@ from stoker.cli.runs.showing import show_value
 from stoker.machine.terminal import make_table
 from stoker.tracking.run_rows import RunRow
 
-_MOST_FILE_BYTES = 512 * 1024
-_MOST_ARCHIVE_BYTES = 256 << 20
+_MOST_FILE_BYTES = 512 * 1024  # code is smaller, and a diff of data tells nothing
+_MOST_ARCHIVE_BYTES = 256 << 20  # larger ones hold data, not code
 _MOST_DIFF_LINES = 400
 Facts = Callable[[RunRow], Mapping[str, str]]
 

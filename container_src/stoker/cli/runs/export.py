@@ -26,8 +26,8 @@ from stoker.tracking.store import RunStore
 
 _STATUSES = {"Completed": "FINISHED", "Failed": "FAILED", "Stopped": "KILLED"}
 _ORIGIN_TAG = "stoker.run"
-_MOST_PARAMS = 100
-_LONGEST_PARAM = 6000
+_MOST_PARAMS = 100  # MLflow's limit of one log-batch
+_LONGEST_PARAM = 6000  # MLflow's limit of a value
 
 Cell = str | float | int | None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from stoker.cli.tensorboard.source import Source
 from stoker.machine.failures import UsageRefused
 
-FIRST_PORT = 6006
+FIRST_PORT = 6006  # TensorBoard's own default
 _PORTS = 20
 _RELOAD_SECONDS = 5
 # Where the plug-in's page gets its charts and its trace viewer; without them it shows a spinner.

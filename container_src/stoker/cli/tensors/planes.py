@@ -19,7 +19,7 @@ _COLOURS = (1, 3, 4)
 """Channels that a picture may have."""
 NOT_FINITE = 0
 """The level of NaN and infinity; finite values have those from 1."""
-_LEVELS = 254
+_LEVELS = 254  # of a byte: 0 is left for what is not finite
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,7 @@ MOST_STEPS = 200
 """Of a curve; more would not be seen."""
 MOST_CHARTS = 400
 MOST_LINES = 100
-_DIGITS = 5
+_DIGITS = 5  # a chart shows no more
 _TEMPLATE = Path(__file__).with_suffix(".html")
 
 

@@ -33,7 +33,7 @@ from stoker.machine.failures import StorageFailed
 from stoker.machine.signature import PAYLOAD_HASH, Keys, sign
 
 THREADS = 8
-_LARGE_BYTES = 64 * 1024 * 1024
+_LARGE_BYTES = 64 * 1024 * 1024  # from here on in parts, four at a time
 _TRIES = 6
 _LONGEST_PAUSE_SECONDS = 20.0
 _QUICK_SECONDS = 10.0

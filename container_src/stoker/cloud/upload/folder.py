@@ -23,7 +23,7 @@ from stoker.machine.failures import UsageRefused
 _THREADS = min(8, (os.cpu_count() or 2) + 1)
 # A file that changed so shortly before it was read may change again within the same time stamp.
 _YOUNG_NS = 2 * 10**9
-_VERSION = 1
+_VERSION = 1  # of the file of known hashes: one of another version is made again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

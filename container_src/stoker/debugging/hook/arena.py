@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-ALIGNMENT_BYTES = 64
+ALIGNMENT_BYTES = 64  # a cache line
 _SMALLEST_BYTES = 1 << 20
 _HUGE_PAGES_BYTES = 4 << 20
 _WIPE_ON_FORK = 18

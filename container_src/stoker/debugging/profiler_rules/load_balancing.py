@@ -15,7 +15,7 @@ from stoker.debugging.rule import Finding, parameter
 if TYPE_CHECKING:
     from stoker.debugging.profiler_rules.profile import Floats
 
-_BIN_PERCENT = 2
+_BIN_PERCENT = 2  # as the service's histograms
 
 
 class LoadBalancing(ProfilerRule):

@@ -31,7 +31,7 @@ from stoker.platform.model.signature import (
 
 _MOST_BODY_BYTES = 4 * 1024 * 1024
 _BODY_SECONDS = 30
-_AT_ONCE = 16
+_AT_ONCE = 16  # calls wait for sqlite and for Docker, hardly for a core
 _WAITING = 256
 _FORBIDDEN = 403
 

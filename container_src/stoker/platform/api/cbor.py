@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_MOST_DEPTH = 64
+_MOST_DEPTH = 64  # far below Python's recursion limit, far above what models nest
 _EPOCH_TAG = 1
 _INDEFINITE = 31
 _BREAK = 0xFF

@@ -19,7 +19,7 @@ from stoker.platform.model.faults import ApiFault
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 _DIMENSION = "TrainingJobName"
 _NAME = "monitoring"
-_MOST_LISTED = 500
+_MOST_LISTED = 500  # the service's page
 # The service's own maximum for one answer of GetMetricData.
 _MOST_DATA_POINTS = 100_800
 _STATISTICS: Mapping[str, Callable[[Point], float]] = {

@@ -19,8 +19,8 @@ from stoker.platform.engines.engine import Engine, LocalImage
 from stoker.platform.model.faults import ApiFault
 from stoker.platform.model.root import ACCOUNT, REGION, Root
 
-_TOKEN_SECONDS = 12 * 3600
-_LONGEST_PAGE = 1000
+_TOKEN_SECONDS = 12 * 3600  # as long as the service's tokens are valid
+_LONGEST_PAGE = 1000  # the service's limit
 
 Params = Mapping[str, Any]
 

@@ -32,8 +32,8 @@ _PREFIXES = {GROUP: "", "/aws/sagemaker/ProcessingJobs": PREFIX}
 _GROUP_ARN = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:"
 # The service's limits for one answer, in events and in bytes.
 _MOST_EVENTS = 10_000
-_MOST_BYTES = 1024 * 1024
-_MOST_STREAMS = 50
+_MOST_BYTES = 1024 * 1024  # the service's limit of one page
+_MOST_STREAMS = 50  # the service's default
 
 Params = Mapping[str, Any]
 Answer = dict[str, Any]

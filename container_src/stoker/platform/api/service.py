@@ -1,7 +1,7 @@
 """A service of the platform as a value: its name, its wire protocol and a table of operations.
 
 Adding an operation is one function and one row in the table of its service; adding a service is
-one value in `services.make_services`.
+one value in `all_services.make_services`.
 """
 
 from __future__ import annotations

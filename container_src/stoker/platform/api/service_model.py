@@ -21,7 +21,7 @@ _JAVA_CLASSES = {
     r"\p{Alnum}": "a-zA-Z0-9",
 }
 _INVALID = {"logs": "InvalidParameterException"}
-_LONGEST_ECHO = 256
+_LONGEST_ECHO = 256  # of a value, which may have megabytes
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_800  # the years 1 to 9999
 _MODELS = {"monitoring": "cloudwatch"}  # where a signature has another name than the model
 

@@ -15,7 +15,7 @@ from stoker.platform.model.processing_request import make_key, make_processing_a
 from stoker.platform.tuning.describe import make_arn as make_tuning_arn
 from stoker.platform.tuning.store import TuningStore
 
-_LIMIT = 50
+_LIMIT = 50  # the service's
 
 TagMap = Mapping[str, str]
 Change = Callable[[Callable[[TagMap], dict[str, str]]], TagMap]

@@ -16,7 +16,7 @@ from stoker.platform.model.request import ChannelSource, DebugHook, TrainingRequ
 
 CONFIG: Parts = ("input", "config")
 PROCESSING_CONFIG: Parts = ("config",)
-_PROFILER_INTERVAL_MILLISECONDS = 500
+_PROFILER_INTERVAL_MILLISECONDS = 500  # the service's default
 
 
 def write_config_files(

@@ -26,7 +26,7 @@ from stoker.platform.data.storage import S3Uri, Storage
 from stoker.platform.model.request import ChannelSource, TrainingRequest
 
 _LOOK_SECONDS = 0.2
-_PIPE_BYTES = 1 << 20
+_PIPE_BYTES = 1 << 20  # the most that Linux grants to an ordinary user
 _FIFO = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -184,7 +184,7 @@ Sample = tuple[S3Uri | bytes, ...]
 """What stays together when the order is shuffled: objects by their places, values themselves."""
 
 _CHUNK_BYTES = 1 << 20
-_IN_MEMORY_BYTES = 64 << 20
+_IN_MEMORY_BYTES = 64 << 20  # a larger object waits on the disk until its length is known
 
 
 class _Readable(Protocol):

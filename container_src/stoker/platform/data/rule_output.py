@@ -20,7 +20,7 @@ _FINDINGS: Parts = ("output", "data", "stoker", "findings.jsonl")
 _REPORT: Parts = ("output", "data", "stoker", "report.html")
 PROFILE_PAGE = "profiler-report.html"
 _PROFILE: Parts = ("output", "data", "stoker", PROFILE_PAGE)
-_MOST_BYTES = 64 << 20
+_MOST_BYTES = 64 << 20  # a job writes these files, and may write anything
 
 
 def upload_findings(

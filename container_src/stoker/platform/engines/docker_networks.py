@@ -15,7 +15,7 @@ from stoker.machine.docker_client import DockerCli
 from stoker.platform.engines.container import JOB_LABEL, ROOT_LABEL
 from stoker.platform.engines.engine import EngineFailed, Network
 
-_MOST_TRIES = 20
+_MOST_TRIES = 20  # a subnet that looks free may be another program's
 _EMPTY_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 _NO_MORE = ("not found", "no such network")  # as clients of several ages say it

@@ -36,7 +36,7 @@ from stoker.platform.engines.namespaces import (
 MARK = "STOKER_KEEPER"
 """In the environment of all that belongs to a keeper: what is left if it is killed is found."""
 
-_NOT_STARTED = 127
+_NOT_STARTED = 127  # a shell's code for a program that it cannot start
 _EXIT_PART = "exit.tmp"
 _EXIT_BYTES = 4096
 _MOST_ERROR_CHARACTERS = 500

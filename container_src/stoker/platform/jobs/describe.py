@@ -148,7 +148,7 @@ def _transition(each: Transition) -> dict[str, Any]:
     return shown
 
 
-_PAGE = 10
+_PAGE = 10  # the service's default
 _ORDERS: Mapping[str, Literal["name", "created", "status"]] = {
     "Name": "name",
     "CreationTime": "created",

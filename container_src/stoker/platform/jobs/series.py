@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS given_up (
     PRIMARY KEY (job, name)
 ) STRICT;
 """
-_BUSY_SECONDS = 30
+_BUSY_SECONDS = 30  # another connection may be writing a large batch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -45,7 +45,7 @@ CREATE INDEX IF NOT EXISTS jobs_by_warm_pool ON jobs ({_WARM}, name);
 CREATE INDEX IF NOT EXISTS jobs_by_lower_name ON jobs (lower(name));
 """
 _ORDERS = {"name": "name", "created": _CREATED, "status": _STATUS}
-_BUSY_SECONDS = 30
+_BUSY_SECONDS = 30  # another connection may be writing a large batch
 _SPARE_BYTES = 8 << 20
 _UPDATE = "UPDATE jobs SET stage = ?, record = ? WHERE name = ?"
 

@@ -18,7 +18,7 @@ from stoker.platform.jobs.warm_pools import WarmPools
 from stoker.platform.jobs.worker import JobWorker
 
 GRACE_VARIABLE = "STOKER_GRACE_SECONDS"
-_GRACE_SECONDS = 120.0
+_GRACE_SECONDS = 120.0  # the service's, between SIGTERM and SIGKILL
 _CLOSE_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from stoker.platform.model.faults import validation
 
-_ROWS = 10
+_ROWS = 10  # the service's default
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from stoker.platform.model.instances import choose_groups
 from stoker.platform.model.request_rules import require_rules
 
 DEFAULT_VOLUME_GB = 30
-DEFAULT_RUNTIME_SECONDS = 86_400
+DEFAULT_RUNTIME_SECONDS = 86_400  # the service's default
 
 InputMode = Literal["File", "FastFile", "Pipe"]
 Distribution = Literal["FullyReplicated", "ShardedByS3Key"]

@@ -15,7 +15,7 @@ from stoker.contract.paths import ROOT_VARIABLE
 from stoker.platform.model import faults
 from stoker.platform.model.instances import choose_groups, find_preference_mistakes
 
-MOST_HOSTS = 20
+MOST_HOSTS = 20  # the service's default quota
 # The API's limit for a training job, 28 days.
 _MOST_RUNTIME_SECONDS = 28 * 86_400
 # The API's model has an integer here; these values are in its documentation only.

@@ -39,9 +39,9 @@ from stoker.platform.s3.xml_text import (
 LOCATION = "location"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{1,61})[a-z0-9]")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
-_MOST_KEYS = 1000
-_MOST_DELETED = 1000
-_MOST_BUCKETS = 10_000
+_MOST_KEYS = 1000  # S3's limit of one page
+_MOST_DELETED = 1000  # S3's limit of one request
+_MOST_BUCKETS = 10_000  # S3's limit of one page
 _NO_CONTENT = 204
 
 

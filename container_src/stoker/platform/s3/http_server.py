@@ -19,16 +19,16 @@ from typing import BinaryIO
 from stoker.platform.s3.faults import S3Fault
 
 _BUFFER_BYTES = 512 * 1024
-_MOST_HEAD_BYTES = 64 * 1024
+_MOST_HEAD_BYTES = 64 * 1024  # eight times what S3 takes
 _SILENT_SECONDS = 120.0
 _HEAD_SECONDS = 60.0
 _MOST_CONNECTIONS = 1024
 _BACKLOG = 512
 # A client that sends more than that after a refusal loses its connection.
 _DRAINED_BYTES = 16 * 1024 * 1024
-_SMALL_BYTES = 64 * 1024
+_SMALL_BYTES = 64 * 1024  # sent in one write with its head
 _NO_BODY = {204, 304}
-_MOST_DIGITS = 18
+_MOST_DIGITS = 18  # always fits into 64 bits
 # A value that a client chose, such as response-content-type, must not begin a header of its own.
 _NOT_IN_HEADERS = re.compile("[\0\r\n]")
 

@@ -52,7 +52,7 @@ _STORED = {
 _ENCRYPTION = ("x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id")
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _META = "x-amz-meta-"
-_MOST_META_BYTES = 2048
+_MOST_META_BYTES = 2048  # S3's limit
 _PARTIAL = 206
 _NO_CONTENT = 204
 _CHUNK_BYTES = 1 << 20

@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS parts (
     PRIMARY KEY (upload, number)) WITHOUT ROWID;
 """
 _BUSY_SECONDS = 60
-_KEYS_PER_QUERY = 500
+_KEYS_PER_QUERY = 500  # older versions of sqlite take 999 values
 
 
 class FileState(NamedTuple):

@@ -18,7 +18,7 @@ EMPTY = b"%"
 NEXT_TO_FOLDER = b"%."
 PIECE = b"%+"
 LAST_PIECE = b"%-"
-_LONGEST = 255
+_LONGEST = 255  # of a file's name on Linux; a key may have 1024 bytes
 
 
 def encode_key(key: bytes) -> bytes:

@@ -24,9 +24,9 @@ from stoker.platform.s3.object_index import Details, FileState, ObjectIndex, mak
 from stoker.platform.s3.object_paths import encode_key, encode_next_to_folder, place_file
 
 _OWN = ".stoker"
-_TRIES = 5
+_TRIES = 5  # a try fails only when another writer has just succeeded
 _CHUNK_BYTES = 1 << 20
-_PAGE = 1000
+_PAGE = 1000  # S3's limit of one page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from stoker.platform.s3.xml_text import document, element, leaves, parse
 
 # S3's limits.
 MOST_OBJECT_TAGS = 10
-_MOST_BUCKET_TAGS = 50
+_MOST_BUCKET_TAGS = 50  # S3's limit
 _NO_CONTENT = 204
 
 

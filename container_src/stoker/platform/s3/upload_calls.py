@@ -41,8 +41,8 @@ from stoker.platform.s3.xml_text import document, element, leaf, leaves, parse
 
 # S3's limits for all parts but the last, and for their number.
 _LEAST_PART_BYTES = 5 * 1024 * 1024
-_MOST_PARTS = 10_000
-_MOST_SHOWN = 1000
+_MOST_PARTS = 10_000  # S3's limit
+_MOST_SHOWN = 1000  # S3's limit of one page
 _NO_CONTENT = 204
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from stoker.tracking.records import Artifact, Parameter, RunStatus
 
-_LONGEST_NAME = 120
+_LONGEST_NAME = 120  # the service's limit of a name
 
 JobKind = Literal["training", "processing", "tuning"]
 SOURCE_TYPES: Mapping[JobKind, str] = {

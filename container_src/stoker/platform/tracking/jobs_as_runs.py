@@ -33,8 +33,8 @@ from stoker.tracking.series import Point
 from stoker.tracking.store import RecordMissing, RunStore
 
 _LOOK_SECONDS = 1.0
-_PAGE_POINTS = 50_000
-_MOST_PARAMETERS = 300
+_PAGE_POINTS = 50_000  # one transaction, for which other writers wait
+_MOST_PARAMETERS = 300  # these three: the service's limits of a trial component
 _MOST_ARTIFACTS = 60
 _MOST_CHARACTERS = 2500
 _POINTS = "points"

@@ -14,7 +14,7 @@ from stoker.tracking.store import RecordMissing, RunStore
 
 _PERIODS_MS = {"OneMinute": 60_000, "FiveMinute": 300_000, "OneHour": 3_600_000}
 _MOST_NAMES = 1000
-_MOST_STEP = 2**31 - 1
+_MOST_STEP = 2**31 - 1  # an Integer of the service's model
 _STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "Min": min,
     "Max": max,

@@ -46,7 +46,7 @@ from stoker.tracking.records import Experiment, Run, Trial
 from stoker.tracking.run_filter import Facts
 from stoker.tracking.store import RecordExists, RecordMissing, RunStore
 
-_MOST_POINTS = 25_000
+_MOST_POINTS = 25_000  # MLflow's limit of one page
 _READS = re.compile("^GET |/search$|/get-latest-versions$")
 _NAME_TAG = "mlflow.runName"
 _RUNS = Searchable(

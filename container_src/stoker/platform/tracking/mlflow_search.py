@@ -19,7 +19,7 @@ from stoker.tracking.run_filter import (
 )
 
 T = TypeVar("T")
-_MOST_ROWS = 1000
+_MOST_ROWS = 1000  # MLflow's default
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 _OF_TEXTS = ("=", "!=", "LIKE", "ILIKE")
 

@@ -19,7 +19,7 @@ from stoker.tracking.store import RunStore
 Documents = Callable[[], Iterable[Mapping[str, Any]]]
 _PAGE = 100
 _RUNS = "ExperimentTrialComponent"
-_MOST_DEPTH = 20
+_MOST_DEPTH = 20  # no request may reach Python's recursion limit
 
 
 class SearchOperations:

@@ -138,7 +138,7 @@ def is_created_within(created: float, params: Params) -> bool:
     return bool(after <= created <= before)
 
 
-_MOST_TAGS = 50
+_MOST_TAGS = 50  # the service's limit
 
 
 def read_tags(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from stoker.tuning.space import SearchSpace, find_range_mistakes, read_space
 from stoker.tuning.study import Goal, Strategy
 from stoker.tuning.warm_start import WarmStart
 
-MOST_TRIALS = 750
+MOST_TRIALS = 750  # these four: the service's limits
 _MOST_RANDOM_TRIALS = 10_000
 _MOST_PARALLEL = 100
 _MOST_HYPERPARAMETERS = 100

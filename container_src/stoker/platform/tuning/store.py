@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS tuning_jobs (
     record TEXT NOT NULL
 ) STRICT;
 """
-_BUSY_SECONDS = 30
+_BUSY_SECONDS = 30  # another connection may be writing a large batch
 
 
 class TuningStore:

@@ -26,7 +26,7 @@ from stoker.platform.tuning.trials import TrialReader
 from stoker.platform.tuning.worker import TuningWorker
 from stoker.tuning.warm_start import find_parent_mistakes
 
-_MOST_TUNING_JOBS = 100
+_MOST_TUNING_JOBS = 100  # each has a thread
 _CLOSE_SECONDS = 10.0
 
 

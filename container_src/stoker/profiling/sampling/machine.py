@@ -7,7 +7,7 @@ import os
 from stoker.profiling.sampling.kernel_file import KernelFile
 
 _TICKS = float(os.sysconf("SC_CLK_TCK"))
-_SECTOR_BYTES = 512
+_SECTOR_BYTES = 512  # the kernel's unit, whatever the disk has
 # Parts of a disk and virtual devices would be counted twice.
 _NO_DISKS = (b"loop", b"ram", b"dm-", b"md", b"zram", b"sr", b"fd")
 

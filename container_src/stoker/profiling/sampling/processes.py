@@ -8,7 +8,7 @@ from typing import NamedTuple
 MOST_PROCESSES = 8
 """The busiest are written down; a job may have hundreds."""
 
-_MOST_LOOKED_AT = 512
+_MOST_LOOKED_AT = 512  # reading /proc of thousands would itself be a load
 _TICKS = float(os.sysconf("SC_CLK_TCK"))
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

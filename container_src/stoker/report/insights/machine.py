@@ -18,7 +18,7 @@ from stoker.report.insights.insight import Insight, is_small, show_seconds, show
 if TYPE_CHECKING:
     from stoker.debugging.profiler_rules.profile import Floats
 
-_LEAST_SNAPSHOTS = 20
+_LEAST_SNAPSHOTS = 20  # ten seconds at the usual interval
 _LEAST_GROWTH = 3.0  # percentage points
 
 
