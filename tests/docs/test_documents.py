@@ -106,6 +106,30 @@ def test_every_module_that_an_architecture_page_lists_exists(document):
     assert not missing, f"no such modules: {missing}"
 
 
+@pytest.mark.parametrize(
+    ("page", "where"), [("01-overview.md", ""), ("03-platform.md", "platform")]
+)
+def test_the_modules_of_each_folder_are_where_their_row_says(page, where):
+    text = (REPOSITORY / "docs/architecture" / page).read_text()
+    tables = re.findall(r"^\| part \| noun \|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    missing = []
+    for part, nouns in re.findall(r"^\| `(\w+)/?` \| (.*)$", "".join(tables), re.MULTILINE):
+        folder = REPOSITORY / "container_src/stoker" / where / part
+        stems = {path.stem for path in folder.iterdir()} if folder.is_dir() else set()
+        if stems:
+            missing += [f"{part}/{n}" for n in re.findall(r"`([a-z_]+)`", nouns) if n not in stems]
+    assert tables
+    assert not missing
+
+
+def test_the_overview_lists_every_file_of_the_bus():
+    text = (REPOSITORY / "docs/architecture/01-overview.md").read_text()
+    rows = text.partition("## `stoker.bus`")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)
+    modules = {file.stem for file in (REPOSITORY / "container_src/stoker/bus").glob("*.py")}
+    assert set(listed) == modules - {"__init__"}
+
+
 def test_the_readme_is_short_and_has_one_picture():
     text = (REPOSITORY / "README.md").read_text()
     assert len(text.split()) <= 900
