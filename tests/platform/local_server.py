@@ -268,7 +268,15 @@ class LocalServer:
     # ---- what is left
 
     def leftovers(self) -> list[str]:
-        """Everything of ended jobs that should be gone."""
+        """Everything of ended jobs that is not gone within a while."""
+        found = self._find_leftovers()
+        deadline = time.monotonic() + 60
+        while found and time.monotonic() < deadline:
+            time.sleep(0.1)
+            found = self._find_leftovers()
+        return found
+
+    def _find_leftovers(self) -> list[str]:
         jobs = [path.name for path in self.root.jobs_dir.iterdir()]
         runs = [path.name for path in (self.root.folder / "processes").glob("*")]
         return [*jobs, *runs, *(self._docker_leftovers() if self.engine == "docker" else [])]

@@ -46,10 +46,10 @@ SCRIPT = """
 """
 STAGES = (
     *("queued", "starting", "downloading", "training", "launching"),
-    *("drain", "uploading", "uploaded", "cleaning", "cleaned"),
+    *("drain", "uploading", "uploaded", "cleaning", "measured", "ended"),
 )
 # Scanned again after the kill; a hopeless expression costs two seconds each time.
-SCANNED_TWICE = ("cleaned",)
+SCANNED_TWICE = ("measured",)
 PLAIN = ["Starting", "Downloading", "Training", "Uploading", "Completed"]
 WHOLE = ["line first loss=2.0;", "line last loss=0.5;"]
 
@@ -116,10 +116,24 @@ def test_jobs_continue_where_the_server_was_killed(held):
         parts = {"AlgorithmSpecification": METRICS} if stage in SCANNED_TWICE else {}
         held.submit(stage, **parts)
     held.wait_for(*STAGES)
+    # Its user does not wait until what is left of it is removed.
+    assert held.server.describe("ended")["TrainingJobStatus"] == "Completed"
     held.kill_and_start()
     ended = {stage: held.require_complete(stage) for stage in STAGES}
     for stage in SCANNED_TWICE:
         held.require_metrics(ended[stage])
+    assert held.server.leftovers() == []
+
+
+def test_a_name_is_free_again_before_the_job_that_had_it_is_removed(held):
+    held.go.touch()
+    held.start(twice="ended")
+    held.submit("twice")
+    held.wait_for("twice")
+    held.server.boto("sagemaker").delete_training_job(TrainingJobName="twice")
+    held.submit("twice")
+    (held.folder / "twice").unlink()
+    held.require_complete("twice")
     assert held.server.leftovers() == []
 
 

@@ -55,15 +55,17 @@ class JobSupervisor:
     def begin(self, record: JobRecord) -> None:
         """Start the worker of a job that is in the store."""
         control = JobControl(record.name, self._store, self._closing)
-        worker = JobWorker(
-            control,
-            self._context,
-            slots=self._slots,
-            pools=self.pools,
-            breakpoints=self._breakpoints,
-            grace_seconds=self._grace_seconds,
-        )
         with self._lock:
+            before = self._running.get(record.name)
+            worker = JobWorker(
+                control,
+                self._context,
+                slots=self._slots,
+                pools=self.pools,
+                breakpoints=self._breakpoints,
+                grace_seconds=self._grace_seconds,
+                after=before[0] if before else None,
+            )
             if record.stage == "queued":  # now, not in its thread: the order is that of coming
                 self._slots.ask(record.name, control.wake)
             self._running = {n: each for n, each in self._running.items() if each[0].is_alive()}

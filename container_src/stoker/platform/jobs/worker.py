@@ -6,8 +6,8 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,16 +74,18 @@ class JobWorker(threading.Thread):
         pools: WarmPools,
         breakpoints: Breakpoints,
         grace_seconds: float,
+        after: threading.Thread | None = None,
     ) -> None:
+        """Args: after: that of a job of the same name, whose folders it may still remove."""
         super().__init__(name=f"job-{control.name}", daemon=True)
         self._control = control
+        self._after = after
+        self._request: TrainingRequest | None = None
         self._context = context
         self._slots = slots
         self._pools = pools
         self._breakpoints = breakpoints
         self._grace_seconds = grace_seconds
-        self._is_left_over = False
-        """The job has ended, but the engine could not remove what is left of it."""
         self._stages: Mapping[Stage, Callable[[JobRecord, TrainingRequest], None]] = {
             "queued": self._queue,
             "starting": self._start_attempt,
@@ -95,7 +97,9 @@ class JobWorker(threading.Thread):
         }
 
     def run(self) -> None:
-        """Act on one stage after the other."""
+        """Act on one stage after the other; remove what is left once the job has ended."""
+        if self._after is not None:
+            self._after.join()
         try:
             while not self._act():
                 self._control.require_server()
@@ -104,9 +108,9 @@ class JobWorker(threading.Thread):
             return
         self._slots.leave(self._control.name)
         self._pools.keep(self._control.name)
-        if self._is_left_over:
-            with suppress(ServerClosing, UnknownJob):
-                self._clear_when_the_engine_answers()
+        self._breakpoints.at(self._control.name, "ended")
+        with suppress(ServerClosing):
+            self._clear()
 
     def _act(self) -> bool:
         """Act on the recorded stage; True if the job has ended."""
@@ -118,6 +122,8 @@ class JobWorker(threading.Thread):
             self._breakpoints.at(record.name, record.stage)
             # Read again: at a breakpoint time may have passed.
             self._act_on(self._control.read())
+        except UnknownJob:  # it had ended, and was deleted at once
+            return True
         except sqlite3.Error as error:
             # A full disk, most likely. What was done is done again once there is space.
             _log.error("%s: the store does not take it: %s", self._control.name, error)
@@ -127,7 +133,8 @@ class JobWorker(threading.Thread):
     def _act_on(self, record: JobRecord) -> None:
         """One stage; a failure is recorded, too."""
         try:
-            self._stages[record.stage](record, parse_job_request(record.request))
+            self._request = parse_job_request(record.request)
+            self._stages[record.stage](record, self._request)
         except (ServerClosing, sqlite3.Error):
             raise
         except Exception as error:  # whatever it is, the job must not stay InProgress
@@ -248,10 +255,9 @@ class JobWorker(threading.Thread):
         self._control.wait(min(restart, deadline.at) if deadline else restart)
 
     def _upload(self, record: JobRecord, request: TrainingRequest) -> None:
-        with _removing_runs(self._context, record.name):  # meanwhile: each takes time of its own
-            put_end_markers(request, self._context.storage)
-            model_uri = upload_results(self._context, record, request, show=self._show_transfer)
-            upload_profile_page(self._context, record, request)
+        put_end_markers(request, self._context.storage)
+        model_uri = upload_results(self._context, record, request, show=self._show_transfer)
+        upload_profile_page(self._context, record, request)
         self._breakpoints.at(self._control.name, "uploaded")
         self._control.change(
             lambda r, now: replace(
@@ -265,10 +271,8 @@ class JobWorker(threading.Thread):
 
     def _clean(self, record: JobRecord, request: TrainingRequest) -> None:
         metrics = note_metrics(self._context, record, request)
-        self._control.change(lambda r, now: replace(r, metrics=metrics, modified=now))
-        clear_job(self._context, request)
-        self._breakpoints.at(self._control.name, "cleaned")
-        self._control.change(lambda r, now: release(end(r, now), now))
+        self._breakpoints.at(self._control.name, "measured")
+        self._control.change(lambda r, now: release(end(replace(r, metrics=metrics), now), now))
 
     def _show_transfer(self, line: str) -> None:
         with suppress(sqlite3.Error):  # a full disk: what matters is recorded elsewhere
@@ -309,18 +313,21 @@ class JobWorker(threading.Thread):
                 return conclude(record, record.verdict, "cleaning", now)  # the first reason counts
             return conclude(record, verdict, "cleaning", now)
 
-        is_cleaning = self._control.read().stage == "cleaning"
-        self._is_left_over = is_cleaning and isinstance(error, EngineSilent)
         self._control.change(record_failure)
 
-    def _clear_when_the_engine_answers(self) -> None:
-        # Otherwise a container may run for days, until the next server removes it.
-        while (record := self._control.read()).stage == "ended":
-            self._control.wait(time.time() + _ENGINE_RETRY_SECONDS)
+    def _clear(self) -> None:
+        """Remove the runs and folders of the job, for whose end nobody has to wait.
+
+        What a killed server leaves of them is removed by the next one.
+        """
+        while self._request is not None:
             try:
-                clear_job(self._context, parse_job_request(record.request))
-            except HostError:
+                clear_job(self._context, self._request)
+            except EngineSilent:  # otherwise a container might run for days
+                self._control.wait(time.time() + _ENGINE_RETRY_SECONDS)
                 continue
+            except (HostError, OSError) as error:
+                _log.warning("%s: something of it is left: %s", self._control.name, error)
             return
 
     def _schedule(self, request: TrainingRequest) -> SpotSchedule:
@@ -347,22 +354,6 @@ def note_metrics(
         problems = describe_problems(context.streams, context.series, job, definitions)
         say_once(context.streams, request, *problems)
     return read_final(context.series, job, definitions)
-
-
-@contextmanager
-def _removing_runs(context: JobContext, job: str) -> Iterator[None]:
-    """Remove the runs of a job, which have ended, in a thread; those left are removed later."""
-
-    def remove() -> None:
-        with suppress(HostError):
-            remove_runs(context, job)
-
-    thread = threading.Thread(target=remove, name=f"remove-{job}", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
 
 
 def remove_runs(context: JobContext, job: str) -> None:
