@@ -68,6 +68,26 @@ def test_stokerignore_decides_over_gitignore_and_a_repository_above_counts(folde
     assert "pkg/model.py, secret.py" in line
 
 
+def test_a_channel_below_the_code_is_not_sent_with_it(folder, monkeypatch):
+    monkeypatch.setattr(source_module, "_MOST_BYTES", 50)
+    write(folder, {".gitignore": "/ignored/\n", "ignored/x": "", "train_data.py": ""})
+    (folder.parent / "far").mkdir()
+    (folder / "linked").symlink_to(folder.parent / "far")
+    channels = [folder / "pkg/data", folder / "ignored", folder / "linked"]
+    found = read_source(folder, "train.py", channels=channels)
+    assert found.names == (".gitignore", "pkg/model.py", "train.py", "train_data.py")
+    assert found.channels == ("ignored", "linked", "pkg/data")
+    assert list(found.explain()) == [
+        "code: left out, since they are channels: ignored, linked, pkg/data"
+    ]
+
+
+def test_a_channel_that_holds_the_script_is_sent_as_code(folder):
+    for channel in (folder, folder.parent):
+        assert len(read_source(folder, "train.py", channels=[channel]).names) == 3
+    assert len(read_source(folder, "pkg/model.py", channels=[folder / "pkg"]).names) == 3
+
+
 def test_the_same_code_is_recognised_by_its_content(folder):
     first = read_source(folder, "train.py").digest
     os.utime(folder / "train.py", ns=(1, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +41,9 @@ class Source:
     ignored: tuple[str, ...]
     """What ignore files leave out; of an ignored folder, only its own name."""
 
+    channels: tuple[str, ...]
+    """Folders that the job gets as channels."""
+
     links_out: tuple[str, ...]
     """Links to what is not a file of this folder: no job could follow them."""
 
@@ -55,6 +58,8 @@ class Source:
                 f"code: left out by .gitignore or .stokerignore: {_name_some(self.ignored)}"
                 " (a line !PATTERN in .stokerignore keeps a file)"
             )
+        if self.channels:
+            yield f"code: left out, since they are channels: {_name_some(self.channels)}"
         if self.links_out:
             yield (
                 f"code: left out, since they lead out of {self.folder}: "
@@ -67,21 +72,37 @@ class Source:
             )
 
 
-def read_source(folder: Path, entry_point: str, *, is_large_allowed: bool = False) -> Source:
+def read_source(
+    folder: Path,
+    entry_point: str,
+    *,
+    channels: Collection[Path] = (),
+    is_large_allowed: bool = False,
+) -> Source:
     """Look at a source folder.
+
+    Args:
+        folder: with the code.
+        entry_point: the script, relative to it.
+        channels: folders that reach the job by themselves; those that hold the script are code.
+        is_large_allowed: whether it may have more than 1 GB.
 
     Raises:
         UsageRefused: the script is left out, a file cannot be read, or it is too large.
     """
     names: list[str] = []
     ignored: list[str] = []
+    as_channels: list[str] = []
+    elsewhere = {each.resolve() for each in channels} - {*(folder / entry_point).resolve().parents}
     links_out: list[str] = []
     digest = hashlib.sha256()
     size_bytes = 0
     try:
-        for path, is_ignored in _walk(folder, _read_rules_above(folder)):
+        for path, is_ignored in _walk(folder, _read_rules_above(folder), elsewhere):
             name = path.relative_to(folder).as_posix()
-            if is_ignored:
+            if elsewhere and path.is_dir() and path.resolve() in elsewhere:
+                as_channels.append(name)
+            elif is_ignored:
                 ignored.append(name)
             # A link to a file elsewhere is packed as that file; a folder elsewhere may be data of
             # any size.
@@ -99,15 +120,12 @@ def read_source(folder: Path, entry_point: str, *, is_large_allowed: bool = Fals
             f"the code cannot be read: {error}",
             fix="make the file readable, or leave it out: add its name to .stokerignore",
         ) from error
-    if entry_point not in names:
-        raise UsageRefused(
-            f"the script {entry_point} is left out by .gitignore or .stokerignore",
-            fix=f"add a line to {folder / '.stokerignore'}: !/{entry_point}",
-        )
+    _require_script(folder, entry_point, names)
     return Source(
         folder=folder,
         names=tuple(sorted(names)),
         ignored=tuple(sorted(ignored)),
+        channels=tuple(as_channels),
         links_out=tuple(sorted(links_out)),
         size_bytes=size_bytes,
         digest=digest.hexdigest()[:_DIGEST_LETTERS],
@@ -146,8 +164,11 @@ def _name_some(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _walk(folder: Path, rules: _Rules) -> Iterator[tuple[Path, bool]]:
-    """Files and links, and whether they are ignored; an ignored folder is not entered."""
+def _walk(folder: Path, rules: _Rules, elsewhere: Collection[Path]) -> Iterator[tuple[Path, bool]]:
+    """Files and links, and whether they are ignored.
+
+    Ignored folders, and those that are elsewhere, too, are not entered.
+    """
     rules = (*rules, *_read_rules(folder))
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
@@ -155,8 +176,10 @@ def _walk(folder: Path, rules: _Rules) -> Iterator[tuple[Path, bool]]:
             continue
         if _is_ignored(path, rules, is_folder=is_folder):
             yield path, True
+        elif is_folder and elsewhere and path.resolve() in elsewhere:
+            yield path, False
         elif is_folder:
-            yield from _walk(path, rules)
+            yield from _walk(path, rules, elsewhere)
         elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
             yield path, False
 
@@ -194,6 +217,14 @@ def _is_ignored(path: Path, rules: _Rules, *, is_folder: bool) -> bool:
         # The last rule that speaks wins, as in Git; a folder's own rules come last.
         found = found if said is None else said
     return found
+
+
+def _require_script(folder: Path, entry_point: str, names: Collection[str]) -> None:
+    if entry_point not in names:
+        raise UsageRefused(
+            f"the script {entry_point} is left out by .gitignore or .stokerignore",
+            fix=f"add a line to {folder / '.stokerignore'}: !/{entry_point}",
+        )
 
 
 def _require_size(folder: Path, size_bytes: int, *, is_large_allowed: bool) -> None:

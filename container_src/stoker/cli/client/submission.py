@@ -72,7 +72,10 @@ class Submission:
 def make_submission(spec: TrainingSpec) -> Submission:
     """What `stoker train` would send; folders are looked at, nothing is written."""
     source = read_source(
-        spec.source_dir, spec.entry_point, is_large_allowed=spec.is_large_source_allowed
+        spec.source_dir,
+        spec.entry_point,
+        channels=[place for place in spec.channels.values() if isinstance(place, Path)],
+        is_large_allowed=spec.is_large_source_allowed,
     )
     source_prefix = f"stoker/code/{source.digest}/"
     # The platform reads folders of its own machine where they are: nothing is sent or stored.
