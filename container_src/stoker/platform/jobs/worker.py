@@ -316,7 +316,7 @@ class JobWorker(threading.Thread):
         self._control.change(record_failure)
 
     def _clear(self) -> None:
-        """Remove the runs and folders of the job, for whose end nobody has to wait.
+        """Remove the runs and folders of the job, after its end is visible.
 
         What a killed server leaves of them is removed by the next one.
         """
