@@ -116,6 +116,17 @@ def test_the_process_learns_which_dimensions_matter_and_how_noisy_it_is():
     assert 0.003 < process.noise < 0.1
 
 
+def test_trials_that_gather_at_the_best_promise_nothing_elsewhere():
+    source = np.random.default_rng(2)
+    gathered = 0.5 + 0.01 * source.standard_normal((40, 6))
+    points = np.concatenate([source.random((10, 6)), gathered])
+    costs = -np.exp(-20 * ((points - 0.5) ** 2).sum(axis=1))  # about 0 but for the valley
+    process = fit(points, (costs - costs.mean()) / costs.std(), np.zeros(6, bool))
+    corners = source.integers(0, 2, (50, 6)).astype(float)
+    elsewhere = process.predict_mean(corners) * costs.std() + costs.mean()
+    assert elsewhere.min() > -0.2
+
+
 def test_slopes_are_those_of_the_prediction():
     source = np.random.default_rng(1)
     points = source.random((15, 2))

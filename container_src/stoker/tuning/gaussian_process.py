@@ -30,6 +30,7 @@ _LENGTH_AT_ONE, _LENGTH_SPREAD = 0.6, 1.0
 _AMPLITUDE_SPREAD = 0.7
 _NOISE_MEDIAN, _NOISE_SPREAD = 1e-4, 2.5
 _NOISE_AT_START = 0.01
+_MEAN_SPREAD = 2.0
 _BOUND = 8.0
 
 
@@ -45,6 +46,8 @@ class Posterior:
     noise: float
     inverse: Array
     """Of the covariance of the observations."""
+    mean: float
+    """What is expected far from all observations."""
     alpha: Array
 
     def predict(self, points: Array) -> tuple[Array, Array]:
@@ -52,18 +55,19 @@ class Posterior:
         squares = self._squares(points)
         cross = self.amplitude * _matern(squares)
         spread = self.amplitude - ((cross @ self.inverse) * cross).sum(axis=1)
-        return cross @ self.alpha, np.sqrt(np.maximum(spread, 1e-12))
+        return self.mean + cross @ self.alpha, np.sqrt(np.maximum(spread, 1e-12))
 
     def predict_mean(self, points: Array) -> Array:
         """The mean alone."""
-        return np.asarray(self.amplitude * _matern(self._squares(points)) @ self.alpha)
+        cross = self.amplitude * _matern(self._squares(points))
+        return np.asarray(self.mean + cross @ self.alpha)
 
     def predict_slopes(self, point: Array) -> tuple[float, float, Array, Array]:
         """Mean, deviation, and how they change along each dimension, at one point."""
         squares = self._squares(point[None])[0]
         cross = self.amplitude * _matern(squares)
         pull = self.inverse @ cross
-        mean = float(cross @ self.alpha)
+        mean = self.mean + float(cross @ self.alpha)
         deviation = math.sqrt(max(self.amplitude - float(cross @ pull), 1e-12))
         # Through the square of the distance, whose slope is 2 w (x - x').
         gaps = np.where(self.is_category, 0.0, (point - self.points) * self.weights * 2)
@@ -108,6 +112,7 @@ def condition(
     inverse = np.linalg.inv(covariance)
     # numpy.linalg.inv leaves the two halves different in the last bits.
     inverse = (inverse + inverse.T) / 2
+    mean = _estimate_mean(inverse, values)
     return Posterior(
         points=points,
         is_category=is_category,
@@ -115,8 +120,19 @@ def condition(
         amplitude=amplitude,
         noise=noise,
         inverse=inverse,
-        alpha=inverse @ values,
+        mean=mean,
+        alpha=inverse @ (values - mean),
     )
+
+
+def _estimate_mean(inverse: NDArray[np.floating], values: Array) -> float:
+    """The most probable mean of the process (generalised least squares, with a prior around 0).
+
+    Trials gather where costs are low. Their plain average would promise low costs everywhere
+    else, too, and send every other trial into an empty corner.
+    """
+    rows = inverse.sum(axis=0)
+    return float(rows @ values) / (float(rows.sum()) + _MEAN_SPREAD**-2)
 
 
 def choose_points(values: Array, most: int) -> NDArray[np.intp]:
@@ -172,8 +188,11 @@ def _negative_log_likelihood(parameters: Array, gaps: Array, values: Array) -> t
         factor, inverse = np.linalg.cholesky(covariance), np.linalg.inv(covariance)
     except np.linalg.LinAlgError:  # singular as far as floats can tell: not the way to go
         return math.inf, np.zeros_like(parameters)
-    alpha = inverse @ values
-    value = 0.5 * float(values @ alpha) + float(np.log(np.diag(factor)).sum())
+    mean = _estimate_mean(inverse, values)
+    alpha = inverse @ (values - mean)
+    # The mean is the best one for these parameters, so it adds nothing to the slopes.
+    value = 0.5 * (float((values - mean) @ alpha) + (mean / _MEAN_SPREAD) ** 2)
+    value += float(np.log(np.diag(factor)).sum())
     outer = inverse - np.outer(alpha, alpha)
     slopes = np.empty_like(parameters)
     pull = (outer * (amplitude * _matern_slope(squares))).ravel()
