@@ -64,6 +64,7 @@ def test_a_search_is_watched_and_its_results_are_shown_in_every_form(project):
     assert again.startswith(f"stoker train {script} --image stoker:cpu --param 'words=two words'")
     assert f"--param rate={best['rate']}" in again
     assert "--max-run 3600s" in again
+    assert again.endswith(f" --root {project.platform}\n")
     unknown = project.on_platform("tune", "best", "none")
     assert unknown.returncode == 2
     assert "can't find a tuning job called none" in unknown.stderr

@@ -18,14 +18,14 @@ _SPOT = "STOKER_SPOT"
 def make_best_command(
     best: Mapping[str, Any], training: Mapping[str, Any], script: str
 ) -> list[str]:
-    """Its words.
+    """Its words after `stoker`.
 
     Args:
         best: the best training job of the search, as the search describes it.
         training: the description of that training job.
         script: where the script was when the search began; empty if that is not known.
     """
-    words = ["stoker", "train", *_find_script(training, script)]
+    words = ["train", *_find_script(training, script)]
     words += ["--image", training["AlgorithmSpecification"]["TrainingImage"]]
     static = {
         name: value

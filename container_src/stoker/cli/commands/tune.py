@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -221,7 +220,7 @@ def _best(args: argparse.Namespace, api: Jobs) -> int:
     arn = description["HyperParameterTuningJobArn"]
     tags = api.call("sagemaker", "ListTags", ResourceArn=arn).get("Tags", ())
     script = next((tag["Value"] for tag in tags if tag["Key"] == SCRIPT_TAG), "")
-    print(shlex.join(make_best_command(best, training, script)))
+    print(command_line(args, *make_best_command(best, training, script)))
     return 0
 
 
