@@ -30,6 +30,7 @@ ATTRIBUTES = ("status", "start_time")
         ("params.none IS NULL and tags.team IS NOT NULL", True),
         ("attributes.status IN ('RUNNING', 'FINISHED')", True),
         ("status NOT IN ('RUNNING')", True),
+        ("status IN ('FINISHED',)", True),
         ("start_time >= 1001", False),
         ("params.opt = 'Ad''am'", False),
         ("params.lr = '0.10'", False),

@@ -13,6 +13,7 @@ from stoker.storage.mlflow import (
     URI_VARIABLE,
     TrackingRefused,
     TrackingServer,
+    clean_name,
     make_metric,
 )
 
@@ -114,7 +115,7 @@ def make_entries(
     """One log call as the REST API has it."""
     time_ms = round(wall_time * 1000)
     return [
-        make_metric(name, value, time_ms=time_ms, step=step)
+        make_metric(clean_name(name), value, time_ms=time_ms, step=step)
         for name, value in metrics.items()
         if name
     ]

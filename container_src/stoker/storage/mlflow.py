@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import math
+import re
 import ssl
 import time
 from collections.abc import Mapping
@@ -18,8 +19,12 @@ RUN_VARIABLE = "MLFLOW_RUN_ID"
 MOST_METRICS = 1000
 """In one request, as every server takes them."""
 
+MOST_NAME = 250
+"""Characters in the name of a parameter, metric or tag."""
+
 _ROOT = "/api/2.0/mlflow"
 _CONNECT_SECONDS = 10
+_NOT_IN_NAMES = re.compile(r"[^/\w.\- :]")
 # Timeout, too early, too many requests: the same request may succeed later.
 _RETRIED = (408, 425, 429)
 # Address and signing name of SageMaker's two kinds of MLflow, by the resource of the ARN.
@@ -172,7 +177,7 @@ def find_run(
     new = {"experiment_id": id_, "run_name": name, "start_time": _now_ms(), "tags": tags}
     run_id = str(server.call("runs/create", new)["run"]["info"]["run_id"])
     # MLflow's limits for a parameter, and for a batch of them below.
-    pairs = [{"key": key[:250], "value": value[:500]} for key, value in params.items()]
+    pairs = [{"key": clean_name(key), "value": value[:500]} for key, value in params.items()]
     with suppress(TrackingRefused):  # another server's limits on names
         for first in range(0, len(pairs), 100):
             server.call("runs/log-batch", {"run_id": run_id, "params": pairs[first : first + 100]})
@@ -211,6 +216,20 @@ def make_metric(name: str, value: float, *, time_ms: int, step: int) -> dict[str
     if not math.isfinite(value):  # JSON has no such numbers: protobuf writes them as texts
         spelled = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return {"key": name, "value": spelled, "timestamp": time_ms, "step": step}
+
+
+def clean_name(name: str) -> str:
+    """The name of a parameter, metric or tag as every MLflow server takes it.
+
+    Servers keep names as files, and refuse the whole batch that has another one.
+
+    Example:
+        >>> clean_name("val/acc@5")
+        'val/acc_5'
+    """
+    parts = _NOT_IN_NAMES.sub("_", name).split("/")
+    text = "/".join(part for part in parts if part not in ("", ".", ".."))[:MOST_NAME].rstrip("/")
+    return f"_{text}"[:MOST_NAME] if text.startswith("..") else text or "_"
 
 
 def _read_answer(status: int, answer: bytes) -> dict[str, Any]:

@@ -185,7 +185,9 @@ def _read_values(tokens: list[str], operator: str, text: str) -> list[str]:
     while (part := tokens.pop(0)) != ")":
         if part != ",":
             raise _invalid(text, "the values of a list are separated by commas")
-        values.append(tokens.pop(0))
+        # Python shows a tuple of one value as ('a',), and scripts put that into their filters.
+        if tokens[0] != ")":
+            values.append(tokens.pop(0))
     return values
 
 

@@ -16,6 +16,7 @@ from stoker.storage.mlflow import (
     MOST_METRICS,
     TrackingRefused,
     TrackingServer,
+    clean_name,
     end_run,
     find_experiment,
     make_metric,
@@ -144,12 +145,14 @@ def _send_run(server: TrackingServer, store: RunStore, row: RunRow) -> tuple[str
             "experiment_id": experiment,
             "run_name": row.name,
             "start_time": round(row.started * 1000),
-            "tags": [{"key": key, "value": value[:5000]} for key, value in tags.items()],
+            "tags": [
+                {"key": clean_name(key), "value": value[:5000]} for key, value in tags.items()
+            ],
         },
     )
     run_id = str(answer["run"]["info"]["run_id"])
     params = [
-        {"key": key, "value": show_parameter(value)[:_LONGEST_PARAM]}
+        {"key": clean_name(key), "value": show_parameter(value)[:_LONGEST_PARAM]}
         for key, value in run.parameters.items()
     ]
     for first in range(0, len(params), _MOST_PARAMS):
@@ -159,7 +162,7 @@ def _send_run(server: TrackingServer, store: RunStore, row: RunRow) -> tuple[str
         points = store.read_points(run.name, name)
         for first in range(0, len(points), MOST_METRICS):
             metrics = [
-                make_metric(name, point.value, time_ms=point.time_ms, step=point.step)
+                make_metric(clean_name(name), point.value, time_ms=point.time_ms, step=point.step)
                 for point in points[first : first + MOST_METRICS]
             ]
             server.call("runs/log-batch", {"run_id": run_id, "metrics": metrics})

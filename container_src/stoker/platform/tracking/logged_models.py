@@ -29,6 +29,7 @@ _TIMES = ("creation_timestamp", "creation_time", "last_updated_timestamp")
 _MODELS = Searchable(
     numbers=_TIMES,
     texts=("name", "model_id", "model_type", "status", "source_run_id"),
+    listable=("name", "model_id", "model_type", "status", "source_run_id"),
     most=100,
 )
 

@@ -25,6 +25,7 @@ from stoker.platform.tracking.mlflow_search import (
 from stoker.platform.tracking.mlflow_shapes import (
     STATUSES,
     RunView,
+    read_name,
     read_pairs,
     read_point,
     read_time,
@@ -47,12 +48,13 @@ from stoker.tracking.run_filter import Facts
 from stoker.tracking.store import RecordExists, RecordMissing, RunStore
 
 _MOST_POINTS = 25_000  # MLflow's limit of one page
+_LONGEST_EXPERIMENT = 500
 _READS = re.compile("^GET |/search$|/get-latest-versions$")
 _NAME_TAG = "mlflow.runName"
 _RUNS = Searchable(
     numbers=("start_time", "end_time", "created", "Created"),
     texts=(
-        *("run_name", "run name", "Run name", "Run Name", "name"),
+        *("run_name", "run name", "Run name", "Run Name"),
         *("run_id", "user_id", "status", "artifact_uri"),
     ),
 )
@@ -146,7 +148,7 @@ class MlflowOperations:
         if params.get("artifact_location"):
             fields["artifact_uri"] = params["artifact_location"]
         try:
-            made = add_experiment(self._store, require(params, "name"), **fields)
+            made = add_experiment(self._store, _read_experiment_name(params, "name"), **fields)
         except RecordExists:
             raise _experiment_exists(params["name"]) from None
         return {"experiment_id": made.id}
@@ -163,7 +165,7 @@ class MlflowOperations:
         return {"experiments": [show_experiment(each) for each in page], **more}
 
     def _rename_experiment(self, params: Params) -> Answer:
-        old, new = self._experiment(params), require(params, "new_name")
+        old, new = self._experiment(params), _read_experiment_name(params, "new_name")
         if old.id == "0":
             raise invalid(f"The experiment {old.name} has the runs of no other: it keeps its name")
         try:
@@ -176,8 +178,14 @@ class MlflowOperations:
         return {}
 
     def _hide_experiment(self, params: Params, *, hidden: bool) -> Answer:
-        name = self._experiment(params).name
-        self._store.change(Experiment, name, lambda each: replace(each, is_deleted=hidden))
+        experiment = self._experiment(params)
+        if experiment.is_deleted == hidden:
+            raise missing(
+                f"No Experiment with id={experiment.id} is {'active' if hidden else 'deleted'}"
+            )
+        self._store.change(
+            Experiment, experiment.name, lambda each: replace(each, is_deleted=hidden)
+        )
         return {}
 
     def _tag_experiment(self, params: Params) -> Answer:
@@ -268,9 +276,11 @@ class MlflowOperations:
         params_: Iterable[Params] = (),
         tags: Iterable[Params] = (),
     ) -> Answer:
-        metrics = list(metrics)
-        points = [(require(each, "key"), read_point(each)) for each in metrics]
+        metrics, params_ = list(metrics), list(params_)
+        points = [(read_name(each), read_point(each)) for each in metrics]
         new, labels = read_pairs(params_), read_pairs(tags)
+        if len(new) < len(params_):
+            raise invalid("Duplicate parameter keys have been submitted: send one value of each")
         moved_to = labels.pop(MOVE_TAG, "")
         run = self._active_run(params)
         if moved_to:
@@ -314,8 +324,10 @@ class MlflowOperations:
 
     def _delete_tag(self, params: Params) -> Answer:
         run = self._active_run(params)
-        kept = {key: value for key, value in run.tags.items() if key != params.get("key")}
-        return self._change(params, tags=kept)
+        gone = require(params, "key")
+        if gone not in run.tags:
+            raise missing(f"No tag with name: {gone} in run with id {run.id}")
+        return self._change(params, tags={k: v for k, v in run.tags.items() if k != gone})
 
     def _search_runs(self, params: Params) -> Answer:
         wanted = {str(id_) for id_ in params.get("experiment_ids", ())}
@@ -358,6 +370,13 @@ def _describe_experiment(experiment: Experiment) -> Facts:
         },
         "tags": experiment.tags,
     }
+
+
+def _read_experiment_name(params: Params, name: str) -> str:
+    found = require(params, name)
+    if len(found) > _LONGEST_EXPERIMENT:
+        raise invalid(f"'{name}' exceeds the maximum length of {_LONGEST_EXPERIMENT} characters")
+    return found
 
 
 def _experiment_exists(name: str) -> ApiFault:

@@ -30,6 +30,9 @@ class Searchable:
 
     numbers: tuple[str, ...]
     texts: tuple[str, ...]
+    listable: tuple[str, ...] = ("run_id",)
+    """The texts that IN and NOT IN fit."""
+
     most: int = _MOST_ROWS
     """In one answer, unless the request has another number."""
 
@@ -49,7 +52,8 @@ class Searchable:
         # From the last criterion to the first: sorting keeps the order of equals.
         for criterion in reversed(params.get("order_by", ())):
             group, key, is_falling = self._read_criterion(criterion)
-            kept = _sort(kept, group, key, is_falling=is_falling)
+            is_number = group == "metrics" or (group == "attributes" and key in self.numbers)
+            kept = _sort(kept, group, key, is_number=is_number, is_falling=is_falling)
         page, more = make_rows(kept, params, self.most)
         return [row for _, row in page], more
 
@@ -73,7 +77,9 @@ class Searchable:
         if condition.group in ("params", "tags"):
             is_number, allowed = False, (*_OF_TEXTS, "IS NULL", "IS NOT NULL")
         else:
-            allowed = _COMPARISONS if is_number else (*_OF_TEXTS, "IN", "NOT IN")
+            is_listable = condition.group == "datasets" or condition.key in self.listable
+            of_lists = ("IN", "NOT IN") if is_listable else ()
+            allowed = _COMPARISONS if is_number else (*_OF_TEXTS, *of_lists)
         if condition.operator not in allowed:
             raise invalid(
                 f"{condition.operator} does not fit {name}; it has: {', '.join(allowed)}"
@@ -94,9 +100,12 @@ class Searchable:
             is_falling = way is not None and way[1].lower() == "desc"
             text = text[: way.start()].rstrip() if way else text
         try:
-            return *parse_key(text, (*self.numbers, *self.texts)), is_falling
+            group, key = parse_key(text, (*self.numbers, *self.texts))
         except FilterInvalid as error:
             raise invalid(f"order_by: {error.message}; fix: {error.fix}") from error
+        if group == "datasets":
+            raise invalid(f"order_by: {text} may be several values, which have no order")
+        return group, key, is_falling
 
 
 def _is_number(text: str) -> bool:
@@ -107,9 +116,12 @@ def _is_number(text: str) -> bool:
 
 
 def _sort(
-    rows: list[tuple[Facts, T]], group: str, key: str, *, is_falling: bool
+    rows: list[tuple[Facts, T]], group: str, key: str, *, is_number: bool, is_falling: bool
 ) -> list[tuple[Facts, T]]:
-    """NaN comes behind the numbers, and what has no value last, whichever the direction."""
+    """NaN comes behind the numbers, and what has no value last, whichever the direction.
+
+    Parameters are texts, as in every MLflow server: '10' comes before '9'.
+    """
 
     def value(row: tuple[Facts, T]) -> Any:  # noqa: ANN401 - a number or a text
         return row[0].get(group, {}).get(key)
@@ -118,10 +130,7 @@ def _sort(
     present = [row for row in rows if value(row) is not None]
     odd = [row for row in present if value(row) != value(row)]
     present = [row for row in present if value(row) == value(row)]
-    try:
-        present.sort(key=lambda row: float(value(row)), reverse=is_falling)
-    except ValueError:
-        present.sort(key=lambda row: str(value(row)), reverse=is_falling)
+    present.sort(key=lambda row: (float if is_number else str)(value(row)), reverse=is_falling)
     return [*present, *odd, *absent]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from stoker.platform.model.faults import ApiFault
 from stoker.platform.tracking.tracked import Answer, Params, make_experiment
-from stoker.storage.mlflow import make_metric
+from stoker.storage.mlflow import MOST_NAME, clean_name, make_metric
 from stoker.tracking.memberships import DEFAULT_EXPERIMENT, Memberships
 from stoker.tracking.records import Experiment, Run, RunStatus, show_parameter
 from stoker.tracking.run_filter import Facts
@@ -97,7 +97,7 @@ class RunView:
         """What filters and sort criteria name."""
         title = run.title or run.name
         attributes: dict[str, float | str | None] = {
-            **dict.fromkeys(("run_name", "Run Name", "Run name", "run name", "name"), title),
+            **dict.fromkeys(("run_name", "Run Name", "Run name", "run name"), title),
             "run_id": run.id,
             "status": _SHOWN.get(run.status or "InProgress", "RUNNING"),
             **dict.fromkeys(
@@ -169,15 +169,29 @@ def read_pairs(pairs: Iterable[Params]) -> dict[str, str]:
     """Keys and values of parameters or tags.
 
     Raises:
-        ApiFault: one has no key.
+        ApiFault: one has no key, or a key that MLflow does not take.
     """
     found: dict[str, str] = {}
     for pair in pairs:
-        if not pair.get("key"):
-            raise ApiFault("INVALID_PARAMETER_VALUE", "Missing value for required parameter 'key'")
         value = pair.get("value")
-        found[str(pair["key"])] = "" if value is None else str(value)
+        found[read_name(pair)] = "" if value is None else str(value)
     return found
+
+
+def read_name(params: Params) -> str:
+    """The key of a parameter, metric or tag. Raises ApiFault: MLflow does not take it."""
+    name = str(params.get("key") or "")
+    if not name:
+        raise ApiFault("INVALID_PARAMETER_VALUE", "Missing value for required parameter 'key'")
+    if name != clean_name(name):
+        raise ApiFault(
+            "INVALID_PARAMETER_VALUE",
+            f"Invalid value {name[:300]!r} for parameter 'key' supplied: a name may have "
+            f"{MOST_NAME} alphanumerics, underscores (_), dashes (-), periods (.), spaces ( ), "
+            "colons (:) and slashes (/), and must be the same when it is normalized as a path; "
+            f"fix: {clean_name(name)!r}",
+        )
+    return name
 
 
 def show_pairs(pairs: Mapping[str, Any]) -> list[dict[str, str]]:

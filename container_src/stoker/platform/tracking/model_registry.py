@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,10 +16,16 @@ from stoker.tracking.run_filter import Facts
 from stoker.tracking.store import RecordExists, RecordMissing, RunStore
 
 _STAGES = ("None", "Staging", "Production", "Archived")
+_LONGEST_ALIAS = 255
+_ALIAS = re.compile(rf"[\w-]{{1,{_LONGEST_ALIAS}}}")
+_RESERVED_ALIAS = re.compile("latest|v[0-9]+", re.IGNORECASE)
 _TIMES = ("creation_timestamp", "last_updated_timestamp", "timestamp")
-_MODELS = Searchable(numbers=_TIMES, texts=("name",), most=100)
+_MODELS = Searchable(numbers=_TIMES, texts=("name",), listable=("name",), most=100)
 _VERSIONS = Searchable(
-    numbers=(*_TIMES, "version_number"), texts=("name", "run_id", "source_path"), most=10_000
+    numbers=(*_TIMES, "version_number"),
+    texts=("name", "run_id", "source_path"),
+    listable=("name", "run_id"),
+    most=10_000,
 )
 
 
@@ -132,7 +139,14 @@ class ModelRegistryOperations:
 
     def _set_alias(self, params: Params) -> Answer:
         model, version = self._model(params), self._version(params)
-        self._change(model, aliases={**model.aliases, require(params, "alias"): version.version})
+        alias = require(params, "alias")
+        # `models:/net@v1` and `@latest` name a version themselves.
+        if not _ALIAS.fullmatch(alias) or _RESERVED_ALIAS.fullmatch(alias):
+            raise invalid(
+                f"Invalid alias name: '{alias}'. It may have {_LONGEST_ALIAS} alphanumerics, "
+                "underscores (_) and dashes (-), and not be 'latest' or a version such as 'v1'."
+            )
+        self._change(model, aliases={**model.aliases, alias: version.version})
         return {}
 
     def _delete_alias(self, params: Params) -> Answer:
