@@ -232,6 +232,7 @@ def test_the_page_draws_curves_scatter_axes_and_lineage(runs, tmp_path):
     )
     drawn = done.stdout
     assert drawn.count('type="checkbox" aria-label') == 3
+    assert drawn.count(">NaN<") == 3  # not an empty cell
     charts = {
         name: drawn.partition(f'id="{name}"')[2].partition("</svg>")[0]
         for name in ("curves", "scatter", "parallel", "lineage")

@@ -4,7 +4,7 @@ const isMissing = (value) => value === null || value === undefined || value === 
 function show(value) {
   if (!isNumber(value)) return isMissing(value) ? "" : String(value);
   const size = Math.abs(value);
-  if (value !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2).replace("e+", "e");
+  if (value !== 0 && (size < 1e-3 || size >= 1e6)) return (+value.toPrecision(3)).toExponential().replace("e+", "e");
   return String(+value.toPrecision(5));
 }
 const clipLeft = (text, most) => (text.length > most ? "…" + text.slice(1 - most) : text);
@@ -22,7 +22,7 @@ const columns = [
   { key: "status", label: "status", get: (r) => r.status }, { key: "started", label: "started", get: (r) => r.started, show: moment },
   { key: "duration", label: "duration", get: (r) => r.duration, show: elapsed },
   ...shownParams.map((n) => ({ key: `params.${n}`, label: n, get: (r) => r.params[n] })),
-  ...metricNames.slice(0, 12).map((n) => ({ key: `metrics.${n}`, label: n, get: (r) => (r.metrics[n] || [])[0] })),
+  ...metricNames.slice(0, 12).map((n) => ({ key: `metrics.${n}`, label: n, get: (r) => (r.metrics[n] || [])[0], odd: (r) => (r.metrics[n] || [])[4] || "" })),
 ];
 const axes = [
   ...paramNames.map((n) => ({ key: `params.${n}`, label: n, get: (r) => r.params[n] })),
@@ -98,10 +98,11 @@ function drawTable() {
     for (const column of columns) {
       const cell = line.insertCell(), v = column.get(run);
       if (column.key === "name" && selected.has(run.i)) { const dot = document.createElement("i"); dot.className = "dot"; dot.style.background = colorOf(run.i); cell.append(dot); }
-      cell.append((column.show || show)(v));
-      cell.title = isMissing(v) ? "" : String(v);
+      const odd = column.odd ? column.odd(run) : "";  // a last value that is no number
+      cell.append(odd || (column.show || show)(v));
+      cell.title = isMissing(v) ? odd : String(v);
       if (column.key === "status") cell.className = run.status;
-      if (isNumber(v) && !column.show) cell.className = "number";
+      if ((isNumber(v) || odd) && !column.show) cell.className = odd ? "number Failed" : "number";
     }
     line.onclick = (event) => { if (event.target !== box) { open = open === run.i ? null : run.i; drawTable(); } };
     if (open === run.i) addDetails(body.insertRow().insertCell(), run);
@@ -119,7 +120,7 @@ function addDetails(cell, run) {
   };
   put("run", [["name", run.run], ...(run.message ? [["message", run.message]] : [])]);
   put("parameters", Object.entries(run.params));
-  put("metrics", Object.entries(run.metrics).map(([n, [last, low, high, count]]) => [n, `${show(last)} (${show(low)} to ${show(high)}, ${count} values)`]));
+  put("metrics", Object.entries(run.metrics).map(([n, [last, low, high, count, odd]]) => [n, `${odd || show(last)} (${show(low)} to ${show(high)}, ${count} values)`]));
   put("made from", run.from.map(([kind, uri, hash]) => [kind, `${uri} ${hash.slice(0, 19)}`]));
   put("made", run.made); put("tags", Object.entries(run.tags));
 }
@@ -131,6 +132,10 @@ function makeLogTicks(low, high) {
   return ticks.filter((t) => t >= low - 1e-9 && t <= high + 1e-9);
 }
 function pad([low, high]) { const room = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1; return [low - room, high + room]; }
+// As wide as its card, so that texts keep their size on a phone.
+const widthOf = (node, least = 320) => Math.max(least, Math.min(1000, node.clientWidth - 32));
+const thin = (ticks, width) => ticks.filter((_, i) => i % Math.ceil(ticks.length / Math.floor(width / 75)) === 0);
+const lastOf = (run, metric) => { const [last, , , , odd] = run.metrics[metric] || []; return odd || show(last); };
 const empty = (node, text) => { const p = document.createElement("p"); p.className = "empty"; p.textContent = text; node.replaceChildren(p); };
 
 // A scale of numbers, or of categories: place in 0…1, ticks with texts. It is logarithmic where
@@ -163,25 +168,25 @@ function drawCurves() {
   node.replaceChildren();
   const flat = series.flatMap((s) => s.band), xs = flat.map((p) => p[0]);
   const [low, high] = pad([Math.min(...flat.map((p) => p[1])), Math.max(...flat.map((p) => p[2]))]);
-  const first = Math.min(...xs), last = Math.max(...xs, first + 1), left = 62, right = 990, bottom = 320;
-  const svg = add(node, "svg", { viewBox: "0 0 1000 355", role: "img", "aria-label": `curves of ${metric}` });
+  const first = Math.min(...xs), last = Math.max(...xs, first + 1), left = 62, width = widthOf(node), right = width - 10, bottom = 320;
+  const svg = add(node, "svg", { viewBox: `0 0 ${width} 360`, role: "img", "aria-label": `curves of ${metric}` });
   const x = (s) => left + (right - left) * (s - first) / (last - first), y = (v) => 12 + (bottom - 12) * (1 - (v - low) / (high - low));
   for (const t of isLog ? makeLogTicks(low, high) : makeTicks(low, high, 6)) {
     add(svg, "line", { x1: left, x2: right, y1: y(t), y2: y(t), class: "grid" });
     add(svg, "text", { x: left - 6, y: y(t) + 4, class: "end" }, show(isLog ? 10 ** t : t));
   }
-  for (const t of makeTicks(first, last, 6)) add(svg, "text", { x: x(t), y: bottom + 18, class: "middle" }, show(t));
+  for (const t of thin(makeTicks(first, last, 6), width)) add(svg, "text", { x: x(t), y: bottom + 18, class: "middle" }, show(t));
   add(svg, "text", { x: right, y: bottom + 33, class: "end" }, "step");
   for (const { run, band, line } of series) {
     const color = colorOf(run.i), d = (points, at) => points.map((p, k) => `${k ? "L" : "M"}${x(p[0]).toFixed(1)} ${y(p[at]).toFixed(1)}`).join("");
     const back = [...band].reverse().map((p) => `L${x(p[0]).toFixed(1)} ${y(p[1]).toFixed(1)}`).join("");
     if (band.some((p) => p[2] > p[1]) || weight) add(svg, "path", { d: `${d(band, 2)}${back}Z`, fill: color, class: "band" });
     if (weight) add(svg, "path", { d: d(band.map(([s, a, b]) => [s, (a + b) / 2]), 1), class: "line", stroke: color, opacity: 0.3 });
-    add(add(svg, "path", { d: d(line, 1), class: "line", stroke: color }), "title", {}, `${run.name}: ${metric} ${show((run.metrics[metric] || [])[0])}`);
+    add(add(svg, "path", { d: d(line, 1), class: "line", stroke: color }), "title", {}, `${run.name}: ${metric} ${lastOf(run, metric)}`);
     if (line.length === 1) add(svg, "circle", { cx: x(line[0][0]), cy: y(line[0][1]), r: 4, fill: color });
     const key = document.createElement("span"), dot = document.createElement("i");
     dot.className = "key"; dot.style.background = color;
-    key.append(dot, `${run.name} ${show((run.metrics[metric] || [])[0])}`);
+    key.append(dot, `${run.name} ${lastOf(run, metric)}`);
     $("keys").append(key);
   }
 }
@@ -192,14 +197,15 @@ function drawScatter() {
   const drawn = ax && ay ? shown.filter((r) => !isMissing(ax.get(r)) && !isMissing(ay.get(r))) : [];
   if (!drawn.length) return empty(node, "No run has both values.");
   node.replaceChildren();
-  const sx = makeScale(drawn.map(ax.get)), sy = makeScale(drawn.map(ay.get)), left = 90, right = 990, bottom = 320;
-  const svg = add(node, "svg", { viewBox: "0 0 1000 360", role: "img", "aria-label": `${ay.label} against ${ax.label}` });
+  const sx = makeScale(drawn.map(ax.get)), sy = makeScale(drawn.map(ay.get)), left = 90, width = widthOf(node), right = width - 10, bottom = 320;
+  const svg = add(node, "svg", { viewBox: `0 0 ${width} 360`, role: "img", "aria-label": `${ay.label} against ${ax.label}` });
   const x = (v) => left + (right - left) * sx.place(v), y = (v) => 12 + (bottom - 12) * (1 - sy.place(v));
   for (const [t, text] of sy.ticks) { add(svg, "line", { x1: left, x2: right, y1: y(t), y2: y(t), class: "grid" }); add(svg, "text", { x: left - 6, y: y(t) + 4, class: "end" }, text); }
-  for (const [t, text] of sx.ticks) add(svg, "text", { x: x(t), y: bottom + 18, class: "middle" }, text);
+  for (const [t, text] of thin(sx.ticks, width)) add(svg, "text", { x: x(t), y: bottom + 18, class: "middle" }, text);
   add(svg, "text", { x: right, y: bottom + 36, class: "end name" }, clip(ax.label, 60));
   add(svg, "text", { x: 4, y: 12, class: "name" }, clip(ay.label, 60));
-  for (const run of drawn) {
+  // The selected ones last: they are on top of the others.
+  for (const run of [...drawn].sort((a, b) => selected.has(a.i) - selected.has(b.i))) {
     const isChosen = selected.has(run.i);
     const mark = add(svg, "circle", { cx: x(ax.get(run)), cy: y(ay.get(run)), r: isChosen ? 6 : 4, fill: isChosen ? colorOf(run.i) : "var(--far)", class: "mark" });
     add(mark, "title", {}, `${run.name}\n${ax.label} ${show(ax.get(run))}\n${ay.label} ${show(ay.get(run))}`);
@@ -214,9 +220,11 @@ function drawParallel() {
   const used = [...shownParams.map((n) => axes.find((a) => a.key === `params.${n}`)).filter(says).slice(0, 7), by].filter((a, i, all) => a && all.indexOf(a) === i);
   if (used.length < 2 || !drawn.length) return empty(node, "It needs runs with parameters and the chosen value.");
   node.replaceChildren();
-  const svg = add(node, "svg", { viewBox: "0 0 1000 330", role: "img", "aria-label": "parallel coordinates" });
+  const width = widthOf(node, 120 * used.length);
+  const svg = add(node, "svg", { viewBox: `0 0 ${width} 330`, role: "img", "aria-label": "parallel coordinates" });
+  svg.style.minWidth = `${Math.min(width, 120 * used.length)}px`;
   const scales = used.map((a) => makeScale(drawn.map(a.get))), rank = makeScale(drawn.map(by.get));
-  const x = (i) => 70 + 830 * i / (used.length - 1), y = (u) => 290 - 230 * u;
+  const x = (i) => 70 + (width - 170) * i / (used.length - 1), y = (u) => 290 - 230 * u;
   const color = (run) => `color-mix(in oklab, var(--accent) ${Math.round(100 * rank.place(by.get(run)))}%, var(--far))`;
   const sorted = [...drawn].sort((a, b) => rank.place(by.get(a)) - rank.place(by.get(b)));
   for (const run of sorted) {
@@ -281,4 +289,6 @@ $("none").onclick = () => { selected.clear(); drawAll(); };
 const counts = {};
 for (const run of runs) counts[run.status || "unknown"] = (counts[run.status || "unknown"] || 0) + 1;
 $("lead").textContent = [`${facts.total} runs in ${new Set(runs.map((r) => r.experiment)).size} experiments`, ...Object.entries(counts).map(([s, n]) => `${n} ${s.replace(/(?<=[a-z])[A-Z]/, " $&").toLowerCase()}`)].join(" · ");
+let drawnAt = innerWidth;
+addEventListener("resize", () => { if (innerWidth !== drawnAt && runs.length) { drawnAt = innerWidth; drawAll(); } });
 if (runs.length) drawAll(); else $("charts").remove();

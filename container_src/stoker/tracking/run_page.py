@@ -9,6 +9,7 @@ from typing import Any
 
 from stoker.pages.shell import make_page
 from stoker.tracking.run_rows import RunRow
+from stoker.tracking.series import Summary
 from stoker.tracking.store import RunStore
 
 MOST_RUNS = 2000
@@ -46,8 +47,8 @@ def _make_run(row: RunRow) -> dict[str, Any]:
         "duration": row.duration_seconds,
         "params": {name: _shorten(value) for name, value in run.parameters.items()},
         "metrics": {
-            name: [_finite(s.last.value), _finite(s.low), _finite(s.high), s.count]
-            for name, s in list(row.metrics.items())[:_MOST_METRICS]
+            name: _summarise(summary)
+            for name, summary in list(row.metrics.items())[:_MOST_METRICS]
         },
         "tags": {name: value[:_MOST_TEXT] for name, value in run.tags.items()},
         "from": _list_origins(run.lineage),
@@ -86,6 +87,16 @@ def _read_curves(store: RunStore, row: RunRow) -> dict[str, list[list[float | No
         for name in list(row.metrics)[:_MOST_METRICS]
         if row.metrics[name].count > 1
     }
+
+
+def _summarise(metric: Summary) -> list[float | str | None]:
+    """Last, lowest and highest value, their number, and the last one as a text if JSON has none.
+
+    A run that diverged must not look like one without values.
+    """
+    last = metric.last.value
+    odd = "" if math.isfinite(last) else "NaN" if math.isnan(last) else str(last)
+    return [_finite(last), _finite(metric.low), _finite(metric.high), metric.count, odd]
 
 
 def _shorten(value: str | float) -> str | float | None:
