@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.platform.local_server import channel
 from tests.sdks import run_sdk
 
 pytestmark = pytest.mark.timeout(900)
@@ -48,3 +49,18 @@ def test_runs_and_jobs_are_seen_with_equal_numbers(seen):
     assert row["SourceArn"].endswith("training-job/in-experiment")
     assert (row["lr"], row["loss - Count"], row["loss - Last"]) == (0.25, 4, 0.25)
     assert (seen["in_job"], row["from_script - Last"]) == (["jobs", "train"], 7.0)
+
+
+def test_sagemakers_lineage_names_data_code_and_image_of_a_job(server, tmp_path, monkeypatch):
+    data = server.put("data/lineage/a.csv", "1,2")
+    server.submit("line", InputDataConfig=[channel("train", data)])
+    model = server.wait("line")["ModelArtifacts"]["S3ModelArtifacts"]
+    monkeypatch.chdir(tmp_path)
+    script, component = SCRIPT.with_name("lineage_v2.py"), "line-aws-training-job"
+    seen = run_sdk("v2", script, data, model, component, environ=server.sdk_environ())
+    assert seen["hash"].startswith("sha256:")
+    assert (seen["models"], seen["is_artifact"]) == ([True], ["ModelArtifact"])
+    assert seen["above"] == ["DataSet", "Image", "SageMakerTrainingJob", "SourceCode"]
+    assert seen["table"] == ["DataSet", "Image", "Model", "SourceCode"]
+    assert (seen["author"], seen["associated"]) == ("b", [True])
+    assert (seen["status"], seen["contexts"]) == ("Completed", ["release"])

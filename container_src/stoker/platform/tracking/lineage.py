@@ -293,8 +293,9 @@ class LineageOperations:
             for edge in self._edges(source=arn)
             if edge.target in known
         ]
-        answer = page.answer("Vertices")
-        return {**answer, "Edges": edges} if params.get("IncludeEdges", True) else answer
+        # Empty and not left out: sagemaker.lineage reads the list in any case.
+        is_wanted = params.get("IncludeEdges", True)
+        return {**page.answer("Vertices"), "Edges": edges if is_wanted else []}
 
     def _walk(self, starts: list[str], direction: str, depth: int) -> Iterator[str]:
         """Everything that can be reached, the start left out; each level once."""
