@@ -15,8 +15,12 @@ LOADER = {"num_workers": 2, "batch_size": 32, "pin_memory": False, "prefetch_fac
 def make_step(**changes):
     """A healthy step with some other parts; `other` is what is in no part."""
     parts = {**HEALTHY, **changes}
-    flags, other = parts.pop("flags", 0), parts.pop("other", 0.002)
-    return {**parts, "flags": flags, "total": sum(parts.values()) + other}
+    other, ready = parts.pop("other", 0.002), parts.pop("ready_batches", -1)
+    flags = parts.pop("flags", 0)
+    return {
+        **{**parts, "flags": flags, "ready_batches": ready},
+        "total": sum(parts.values()) + other,
+    }
 
 
 def write_run(folder, steps, *, loader=LOADER):
@@ -47,5 +51,5 @@ def write_healthy(folder):
 
 
 def write_slow_loader(folder):
-    steps = [make_step(data_wait=0.2) for _ in range(300)]
+    steps = [make_step(data_wait=0.2, ready_batches=int(n % 4 == 0)) for n in range(300)]
     write_run(folder, steps, loader={**LOADER, "num_workers": 8})

@@ -11,7 +11,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from stoker.bus.job_phases import JobPhase
+from stoker.bus.job_phases import JobPhase, append_phase
 from stoker.bus.step_records import FIRST_OF_EPOCH
 from stoker.cli.main import main
 from stoker.debugging.profiler_rules.profile import Event, Profile
@@ -75,6 +75,7 @@ def test_the_loader_is_named_with_its_workers_and_the_cores(tmp_path):
     assert "8 loader workers share 2 cores" in first.title
     assert first.change.startswith("num_workers=2")
     assert first.trials == ("workers",)
+    assert "no batch lay ready in 75 % of the steps" in first.evidence
 
 
 def test_crowded_workers_that_start_again_in_each_epoch_are_named_with_their_number(tmp_path):
@@ -123,6 +124,15 @@ def test_a_page_renders_whatever_is_missing_and_says_why(tmp_path):
     for file in tmp_path.rglob("*.json"):
         file.write_text("{half")
     assert "algo-1" in render_report(read(tmp_path))
+
+
+def test_a_script_without_training_gets_no_advice_about_it(tmp_path):
+    for phase, begin, over in (("start", -1, 0), ("training", 0, 3)):
+        span = JobPhase(phase=phase, name="", start=START + begin, end=START + over, host="algo-1")
+        append_phase(str(tmp_path), span)
+    run = read(tmp_path)
+    assert make_bill(run).total_seconds == pytest.approx(4)
+    assert not find_insights(run, make_bill(run))
 
 
 def test_records_that_cannot_be_true_are_left_out_and_their_file_is_named(tmp_path):

@@ -226,6 +226,9 @@ def test_the_extensions_evaluate_machines_without_gpus():
     assert found["SkewedRanks"].values["ratio"] == pytest.approx(0.2 / 0.11)
     idle = make_profile(algo_1=make_machine(cpu0=10, cpu1=20))
     assert look("LowCPUUtilization", idle)[1] is not None
+    crowded = {("PressureStall", "cpu some"): make_series([90.0] * 1200)}
+    shared = make_profile(algo_1=make_machine(cpu0=10, cpu1=20) | crowded)
+    assert look("LowCPUUtilization", shared)[1] is None
 
 
 def test_the_report_runs_all_rules_with_their_own_parameters_in_both_forms():

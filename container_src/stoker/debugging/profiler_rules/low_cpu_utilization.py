@@ -14,7 +14,8 @@ from stoker.debugging.rule import Finding, parameter
 class LowCPUUtilization(ProfilerRule):
     """The CPUs are little used on a machine without GPU. An extension of Stoker.
 
-    Fires when the 95th percentile of the last `window` snapshots is below `threshold_p95`.
+    Fires when the 95th percentile of the last `window` snapshots is below `threshold_p95`, unless
+    processes waited for a core meanwhile: then other programs of the machine have them.
 
     What usually helps: more threads or loader workers, a larger batch, or a smaller instance.
     """
@@ -40,7 +41,8 @@ class LowCPUUtilization(ProfilerRule):
             last = used.values[-self.window :]
             self.details[node] = {"cpu": make_box(last)}
             p95 = percentile(last, 95)
-            if p95 < self.threshold_p95:
+            since = float(used.times[-self.window :][0])
+            if p95 < self.threshold_p95 and not profile.is_crowded(node, since):
                 low.append((p95, node))
         self.violations = len(low)
         if not self.datapoints:

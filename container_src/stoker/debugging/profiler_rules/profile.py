@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stoker.bus.job_phases import JobPhase
 from stoker.bus.step_records import StepFacts
-from stoker.bus.system_samples import CONTAINER_CPU, CPU_LIMIT, CPU_UTILIZATION
+from stoker.bus.system_samples import CONTAINER_CPU, CPU_LIMIT, CPU_UTILIZATION, PRESSURE
 from stoker.debugging.lazy_numpy import np
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 SNAPSHOT_SECONDS = 0.02
 """Events of one snapshot may differ by so much in the service's files."""
+
+
+CROWDED_PERCENT = 40.0
+"""Of the time, in which some process waits for a core."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +68,8 @@ class StepSeries:
     first_of_epoch: NDArray[np.bool_]
     parts: Mapping[str, Floats] = field(default_factory=dict)
     """Part of a step → its seconds in each entry, such as `data_wait`."""
+    ready_batches: Floats | None = None
+    """That lay in the loader's queue when a batch was asked for; -1 where that is not known."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -106,6 +112,7 @@ class StepSeries:
             longest=self.longest[chosen],
             first_of_epoch=self.first_of_epoch[chosen],
             parts={name: seconds[chosen] for name, seconds in self.parts.items()},
+            ready_batches=None if self.ready_batches is None else self.ready_batches[chosen],
         )
 
     def part(self, name: str) -> Floats:
@@ -191,6 +198,12 @@ class Profile:
         """Percent of what the container may use; of all cores where only those were measured."""
         found = self.one(node, CONTAINER_CPU)
         return found if found is not None else self.total(node, CPU_UTILIZATION)
+
+    def is_crowded(self, node: str, since: float = 0.0) -> bool:
+        """Whether cores are what its processes wait for: on a shared machine others have them."""
+        waiting = self.samples.get(node, {}).get((PRESSURE, "cpu some"))
+        found = waiting.between(since, float("inf")).values if waiting is not None else ()
+        return len(found) > 0 and float(np.mean(found)) > CROWDED_PERCENT
 
     def snapshots(self, node: str, dimension: str) -> tuple[Floats, Floats]:
         """Times, and a row for each with the figures of all devices."""

@@ -149,6 +149,7 @@ def _make_series(one: RankSteps, mode: str, rows: Any) -> StepSeries:  # noqa: A
         longest=rows["longest"].astype(float),
         first_of_epoch=(rows["flags"] & FIRST_OF_EPOCH) > 0,
         parts={name: np.nan_to_num(rows[name].astype(float)) for name in SPLIT},
+        ready_batches=rows["ready_batches"].astype(float),
     )
 
 

@@ -51,6 +51,7 @@ def find_data_wait(run: Run, bill: Bill) -> Insight | None:
             f"{show_seconds(lost)} of {show_seconds(training)} in training steps were spent "
             f"waiting for a batch ({steps // max(1, ranks)} steps)",
             *_describe_loader(run),
+            *_describe_queue(run),
             *_machine_evidence(run),
         ),
         trials=trials,
@@ -201,6 +202,16 @@ def _describe_loader(run: Run) -> tuple[str, ...]:
     names = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
     shown = ", ".join(f"{name}={loader[name]}" for name in names if name in loader)
     return (f"DataLoader({shown})",)
+
+
+def _describe_queue(run: Run) -> tuple[str, ...]:
+    """How often the loader's workers had nothing ready."""
+    queues = [one.ready_batches for one in run.profile.steps_of("TRAIN")]
+    parts = [queue[queue >= 0] for queue in queues if queue is not None]
+    known = np.concatenate(parts) if parts else np.empty(0)
+    if not len(known):
+        return ()
+    return (f"no batch lay ready in {show_share(float(np.mean(known == 0)))} of the steps",)
 
 
 def _machine_evidence(run: Run) -> tuple[str, ...]:

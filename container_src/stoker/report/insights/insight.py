@@ -11,7 +11,7 @@ LEAST_SHARE = 0.05
 """Of the job."""
 LARGE_SHARE = 0.3
 """Of the training itself: a trial of a minute is mostly start, the job that follows it is not."""
-_LEAST_SECONDS = 0.2
+LEAST_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +39,7 @@ class Insight:
 
 def is_small(bill: Bill, lost_seconds: float) -> bool:
     """Whether it costs too little to be worth a change."""
-    return lost_seconds < _LEAST_SECONDS or (
+    return lost_seconds < LEAST_SECONDS or (
         lost_seconds < LEAST_SHARE * bill.total_seconds
         and lost_seconds < LARGE_SHARE * bill.training_seconds
     )

@@ -135,7 +135,7 @@ def find_low_cpu(run: Run, bill: Bill) -> Insight | None:
         if len(values) < _LEAST_SNAPSHOTS:
             continue
         mean = float(np.mean(values))
-        if mean > 45 or bill.share("data") > 0.1 or _is_crowded(run.profile, node):
+        if mean > 45 or bill.share("data") > 0.1 or run.profile.is_crowded(node):
             continue
         lost = bill.seconds["compute"] * (1 - mean / 100)
         return Insight(
@@ -155,12 +155,6 @@ def _during_steps(profile: Profile, node: str) -> tuple[float, float] | None:
     if not steps:
         return None
     return min(float(one.starts[0]) for one in steps), max(float(one.ends[-1]) for one in steps)
-
-
-def _is_crowded(profile: Profile, node: str) -> bool:
-    """Whether cores are what its processes wait for: on a shared machine others have them."""
-    waiting = profile.samples.get(node, {}).get((PRESSURE, "cpu some"))
-    return waiting is not None and len(waiting) > 0 and float(np.mean(waiting.values)) > 40
 
 
 def _steady_time(steps: Sequence[StepSeries]) -> tuple[float, float]:

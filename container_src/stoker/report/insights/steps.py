@@ -10,6 +10,7 @@ from stoker.report.figures.headroom import find_batch
 from stoker.report.figures.run import Run
 from stoker.report.insights.insight import (
     LARGE_SHARE,
+    LEAST_SECONDS,
     Insight,
     is_small,
     show_seconds,
@@ -86,23 +87,28 @@ def find_checkpoints(run: Run, bill: Bill) -> Insight | None:
 
 def find_logging(run: Run, bill: Bill) -> Insight | None:
     """Logging inside steps."""
-    share = bill.share("logging")
-    if is_small(bill, bill.seconds["logging"]):
+    share, lost = bill.share("logging"), bill.seconds["logging"]
+    if is_small(bill, lost):
         return None
+    training = run.profile.steps_of("TRAIN")
+    steps = max((one.steps for one in training), default=0)
+    logged = max((int((one.part("logging") > 0).sum()) for one in training), default=0)
     return Insight(
         key="logging",
-        title=f"Logging takes {show_share(share)} of the job",
+        title=f"Logging takes {show_share(share)} of the job: "
+        f"{show_seconds(lost / max(1, logged))} in {logged} of {steps} steps",
         change="log every tenth step; .item() waits for the device, so call it less often, too",
-        lost_seconds=bill.seconds["logging"],
+        lost_seconds=lost,
         share=share,
-        saving_seconds=0.9 * bill.seconds["logging"],
+        saving_seconds=0.9 * lost,
     )
 
 
 def find_evaluation(run: Run, bill: Bill) -> Insight | None:
     """Evaluation takes long compared with the training."""
     share, lost = bill.share("evaluation"), bill.seconds["evaluation"]
-    if share < 0.2 and lost < LARGE_SHARE * bill.training_seconds:
+    is_large = share >= 0.2 or lost >= LARGE_SHARE * bill.training_seconds
+    if lost < LEAST_SECONDS or not is_large:
         return None
     series = run.profile.steps_of("EVAL")
     steps = sum(one.steps for one in series)
