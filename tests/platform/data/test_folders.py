@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import threading
 
@@ -222,6 +223,21 @@ def test_a_file_that_vanishes_while_it_is_copied_is_named(job, folder, monkeypat
     monkeypatch.setattr(channels, "read_folder", lambda _: content)
     with pytest.raises(DownloadFailed, match=r"b.txt vanished while it was read"):
         job.prepare(channel(folder), refused="a test")
+
+
+@pytest.mark.parametrize("refused", ["", "a test"])
+def test_a_folder_that_vanished_before_the_job_began_is_not_an_empty_channel(job, folder, refused):
+    source = channel(folder)
+    shutil.rmtree(folder)
+    with pytest.raises(DownloadFailed, match="is no longer there"):
+        job.prepare(source, refused=refused)
+
+
+def test_a_folder_that_vanishes_while_the_job_reads_it_is_named(job, folder):
+    request = job.prepare(channel(folder))
+    shutil.rmtree(folder)
+    [line] = find_changed_channels(request, job.host_dir)
+    assert line.startswith(f"channel 'train': all of {folder} changed while the job")
 
 
 def test_what_the_platform_may_not_read_is_named_and_kept(job, folder):

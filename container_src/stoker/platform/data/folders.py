@@ -97,6 +97,12 @@ def read_folder(folder: Path) -> FolderContent:
         DownloadFailed: it is not there, or a folder in it cannot be read.
     """
     top = folder.resolve()
+    # To the walk below, a folder that vanished is one that has nothing in it.
+    if not top.is_dir():
+        raise DownloadFailed(
+            f"{folder} is no longer there",
+            fix="leave the folders of a job in place until it has ended; submit it again",
+        )
     content = FolderContent(folder=folder)
     try:
         for entry in walk(top):
