@@ -74,6 +74,30 @@ def test_a_shell_that_evaluates_env_reaches_the_platform_with_plain_boto3(cli):
     assert done.stdout == "sagemaker-us-east-1-000000000000\n", done.stderr
 
 
+def test_a_shell_can_come_back_from_a_platform_that_is_down(cli):
+    cli.up()
+    stoker = shlex.join([sys.executable, "-m", "stoker.cli.main", "local"])
+    variables = shlex.join([sys.executable, "-c", "import os; print(sorted(os.environ.items()))"])
+    metadata = cli.platform / "notebook-metadata.json"
+    assert metadata.exists()
+    shell = f"""
+{variables}; eval "$({stoker} env --root {cli.platform})"; {stoker} down --root {cli.platform}
+eval "$({stoker} env --undo)"; {stoker} env --undo; {variables}
+"""
+    done = subprocess.run(
+        ["sh", "-c", shell],
+        env={"PATH": os.environ["PATH"], "HOME": str(cli.platform), "PYTHONPATH": "/mine"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+    )
+    before, down, undo, nothing, after = done.stdout.splitlines()
+    assert down.startswith("local: down")
+    assert undo.endswith("local env --undo --root " + f"{cli.platform})")
+    assert (nothing, after) == ("", before)
+    assert not metadata.exists(), "the SDKs are shown a role only while there is one"
+
+
 def test_two_that_start_at_once_share_one_server(cli):
     words = ("local", "up", "--detach", "--engine", "process", "--root", str(cli.platform))
     both = [cli.start(*words) for _ in range(2)]

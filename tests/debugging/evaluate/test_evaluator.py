@@ -570,6 +570,7 @@ def test_where_nothing_was_saved_at_all_a_rule_is_an_error(run):
     status = run.evaluate("Seen")["Seen"]
     assert (status.status, status.evaluated_steps) == ("Error", 0)
     assert "no tensors were saved at all" in status.details
+    assert "of TensorFlow nothing is saved" in status.details
 
 
 def test_what_a_rule_can_do_without_is_not_an_error(run):

@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     status.set_defaults(run="run_status")
     env = verbs.add_parser("env", help="print what a shell needs: eval $(stoker local env)")
     env.add_argument("--shell", choices=("sh", "fish", "json"), default="sh")
+    env.add_argument("--undo", action="store_true", help="what brings the shell back from it")
     env.set_defaults(run="run_env")
     prune = verbs.add_parser("prune", help="remove ended jobs with their logs and results")
     prune.add_argument("--keep", type=int, metavar="N", help="the newest N jobs stay")

@@ -26,6 +26,7 @@ _CONFLICTING = (
 )
 _PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 _PYTHON_START = str(Path(stoker.__file__).parent / "notebook/python_start")
+_METADATA = "STOKER_NOTEBOOK_METADATA"
 _LOOPBACK = ("127.0.0.1", "localhost")
 
 
@@ -60,10 +61,29 @@ def make_variables(
         "PYTHONUNBUFFERED": "1",
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
         "SAGEMAKER_USER_CONFIG_OVERRIDE": str(root.sdk_config_file),
-        "STOKER_NOTEBOOK_METADATA": str(root.notebook_metadata_file),
+        _METADATA: str(root.notebook_metadata_file),
         **_path(root, environ),
         **_no_proxy(environ),
     }
+
+
+def make_undo(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """What brings a shell back: variables that keep a part of their text, and those that go.
+
+    What the shell had in their place before is not known any more.
+    """
+    if not environ.get(_METADATA):
+        return {}, []
+    root = Root(Path(environ[_METADATA]).parent)
+    nobody = ServerInfo(pid=0, endpoint="", engine="", reason="", s3_port=0, started=0)
+    ours = make_variables(root, nobody, Credentials(access_key="", secret_key=""), {})
+    parts = {"PATH": str(root.bin_dir), "PYTHONPATH": _PYTHON_START}
+    kept = {
+        name: os.pathsep.join(f for f in environ.get(name, "").split(os.pathsep) if f != part)
+        for name, part in parts.items()
+    }
+    kept = {name: text for name, text in kept.items() if text}
+    return kept, sorted(name for name in ours.keys() & environ.keys() if name not in kept)
 
 
 def find_conflicts(environ: Mapping[str, str]) -> list[str]:

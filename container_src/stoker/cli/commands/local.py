@@ -24,7 +24,12 @@ from stoker.cli.client.server import (
     start_server,
     stop_server,
 )
-from stoker.cli.client.variables import find_conflicts, make_variables, render_variables
+from stoker.cli.client.variables import (
+    find_conflicts,
+    make_undo,
+    make_variables,
+    render_variables,
+)
 from stoker.cli.client.watch import is_final
 from stoker.errors import HostError
 from stoker.machine.environment import read_environment
@@ -35,6 +40,7 @@ from stoker.platform.model.root import Root, ServerInfo, open_root, read_credent
 
 _STEP_SECONDS = 0.05
 _NOT_RUNNING = 1
+_UNDO = ("local", "env", "--undo")
 _BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system
 
 
@@ -72,6 +78,10 @@ def run_status(args: argparse.Namespace) -> int:
 
 def run_env(args: argparse.Namespace) -> int:
     """Print the lines to evaluate."""
+    if args.undo:
+        kept, removed = make_undo(read_environment())
+        print(render_variables(kept, removed=removed, shell=args.shell))
+        return 0
     root = Root(root_folder(args))
     server = require_server(root)
     environ = read_environment()
@@ -107,13 +117,16 @@ def run_down(args: argparse.Namespace) -> int:
     """End the server."""
     root = Root(root_folder(args))
     # While the server is there to answer.
-    going_on = _running_jobs(root) if find_server(root) else []
+    server = find_server(root)
+    going_on = _running_jobs(root) if server else []
     if not stop_server(root):
         print(f"local: not up on {root.folder}")
         return 0
     print(f"local: down, {root.folder} is kept")
     if going_on:
         print(f"  running {', '.join(going_on)}: the next {_up(args)} takes over")
+    if server and read_environment().get("AWS_ENDPOINT_URL") == server.endpoint:
+        print(f"  this shell still asks the platform: eval $({command_line(args, *_UNDO)})")
     return 0
 
 

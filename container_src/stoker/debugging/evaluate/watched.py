@@ -271,7 +271,7 @@ def _never_found(needs: Sequence[Need], names: Sequence[str], steps: int) -> str
     if not steps:
         return (
             f"no tensors were saved at all, but it needs {wanted}; was the model built from "
-            "torch.nn, and did it train a step?"
+            "torch.nn (of TensorFlow nothing is saved), and did it train a step?"
         )
     shown = ", ".join(names[:_MOST_NAMES]) or "none"
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""

@@ -34,7 +34,8 @@ class MaxInitializationTime(ProfilerRule):
         if not begins or first is None:
             self.lacking = (
                 "no step was measured, so it is not known when the training began; "
-                "was the model built from torch.nn, and did it train a step?"
+                "was the model built from torch.nn (steps of TensorFlow are not measured), "
+                "and did it train a step?"
             )
             return None
         minutes = (min(begins) - first) / 60

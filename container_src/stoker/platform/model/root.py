@@ -216,7 +216,6 @@ def open_root(folder: Path) -> Root:
         (root.s3_dir / DEFAULT_BUCKET).mkdir(exist_ok=True)
         _write_credentials_once(root)
         _write_whole(root.sdk_config_file, _SDK_CONFIG)
-        _write_whole(root.notebook_metadata_file, json.dumps({"ResourceName": NOTEBOOK_NAME}))
         _write_whole(root.aws_config_file, _make_aws_config(read_credentials(root)), mode=0o600)
         _write_whole(root.bin_dir / "docker", _DOCKER_COMMAND.read_text(), mode=0o755)
     except OSError as error:
@@ -288,12 +287,14 @@ def read_server_info(root: Root) -> ServerInfo | None:
 
 
 def write_server_info(root: Root, server: ServerInfo) -> None:
-    """Say that the server is ready."""
+    """Say that the server is ready; shells that point to it find its role from now on."""
+    _write_whole(root.notebook_metadata_file, json.dumps({"ResourceName": NOTEBOOK_NAME}))
     _write_whole(root.server_file, json.dumps(asdict(server), indent=1))
 
 
 def remove_server_info(root: Root) -> None:
-    """Say that no server is ready."""
+    """Say that no server is ready, and that there is no role to be found."""
+    root.notebook_metadata_file.unlink(missing_ok=True)
     root.server_file.unlink(missing_ok=True)
 
 
