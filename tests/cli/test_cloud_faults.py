@@ -219,6 +219,78 @@ def test_a_job_that_is_deleted_meanwhile_is_named(cloud):
     assert "a job that was deleted is not kept anywhere" in done.stderr
 
 
+def queue(kind, state="ENABLED"):
+    """Batch's description of the queue `gpus`."""
+    found = {"jobQueueName": "gpus", "jobQueueArn": "arn", "state": state, "priority": 1}
+    found |= {"computeEnvironmentOrder": [], "jobQueueType": kind}
+    return Answer(200, json.dumps({"jobQueues": [found]}), {"Content-Type": "application/json"})
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        ([], "DescribeJobQueues is not served here"),
+        ([Fault("describejobqueues", Answer(200, '{"jobQueues": []}'))], "no job queue gpus"),
+        ([Fault("describejobqueues", queue("ECS"))], "of the type ECS, not SAGEMAKER_TRAINING"),
+        ([Fault("describejobqueues", queue("SAGEMAKER_TRAINING", "DISABLED"))], "is DISABLED"),
+    ],
+    ids=["local", "missing", "type", "disabled"],
+)
+def test_a_queue_that_takes_no_training_jobs_is_refused_before_anything_is_sent(
+    cloud, faults, said
+):
+    sent = Fault("PUT", CUT)
+    (cloud.folder / "data/queue.txt").write_text(said)
+    done = run_with(cloud, [*faults, sent], *DATA, "--queue", "gpus", "--name", "unqueued")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in done.stderr
+    assert sent.seen == 0
+
+
+def test_a_lost_answer_of_a_queue_is_one_job_in_it(cloud):
+    """Batch rejects the repetition that botocore makes, as its documentation says."""
+    accepted = []
+
+    def submit(request, _answer):
+        accepted.append(json.loads(request))
+        if len(accepted) == 1:
+            return Answer(503, "{}", {"x-amzn-ErrorType": "ServerException"})
+        said = json.dumps({"message": "The request has been submitted already"})
+        return Answer(400, said, {"x-amzn-ErrorType": "ClientException"})
+
+    def describe(_request, _answer):
+        job = {"jobId": "7", "jobName": "queue-lost", "jobQueue": "gpus", "status": "RUNNABLE"}
+        job |= {"serviceJobType": "SAGEMAKER_TRAINING", "startedAt": 0}
+        job["serviceRequestPayload"] = accepted[0]["serviceRequestPayload"]
+        return Answer(200, json.dumps(job), {"Content-Type": "application/json"})
+
+    listed = {"jobId": "7", "jobName": "queue-lost", "serviceJobType": "SAGEMAKER_TRAINING"}
+    faults = [
+        Fault("describejobqueues", queue("SAGEMAKER_TRAINING")),
+        Fault("submitservicejob", submit),
+        Fault("listservicejobs", Answer(200, json.dumps({"jobSummaryList": [listed]}))),
+        Fault("describeservicejob", describe),
+    ]
+    command = (*CLOUD, "--queue", "gpus", "--name", "queue-lost", "--detach")
+    with fault_proxy(cloud.environ["AWS_ENDPOINT_URL"], *faults) as address:
+        sent = run(cloud, address, *command)
+        assert sent.returncode == 0, sent.stderr
+        assert "queue-lost was submitted before and waits" in sent.stdout
+        assert "RUNNABLE" in run(cloud, address, "status", "queue-lost").stdout
+        # Another job under the same name is not taken for it.
+        other = run(cloud, address, *command, "--param", "lr=3")
+    assert other.returncode == 3
+    assert "submitted already" in other.stderr
+
+
+def test_a_dry_run_prints_the_request_for_the_queue(cloud):
+    done = run(cloud, cloud.environ["AWS_ENDPOINT_URL"], *CLOUD, "--queue", "gpus", "--dry-run")
+    request = json.loads(done.stdout)
+    assert request["jobQueue"] == "gpus"
+    assert "HyperParameters" in json.loads(request["serviceRequestPayload"])
+    assert "submit the job to the queue gpus" in done.stderr
+
+
 def test_a_queue_submits_the_same_request_and_the_verbs_follow_it(cloud):
     """The proxy plays AWS Batch: it creates the job that the payload describes."""
     names = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
@@ -251,6 +323,7 @@ def test_a_queue_submits_the_same_request_and_the_verbs_follow_it(cloud):
 
     describe.is_started = False
     faults = [
+        Fault("describejobqueues", queue("SAGEMAKER_TRAINING")),
         Fault("submitservicejob", submit),
         Fault("describeservicejob", describe),
         Fault("terminateservicejob", terminate),
@@ -260,6 +333,10 @@ def test_a_queue_submits_the_same_request_and_the_verbs_follow_it(cloud):
         sent = run(cloud, address, *DATA, *queued)
         assert sent.returncode == 0, sent.stderr
         assert "RUNNABLE" in run(cloud, address, "status", "queued").stdout
+        waiting = run(cloud, address, "status", "queued", "--json")
+        assert json.loads(waiting.stdout) == {"job": "queued", "queue": "RUNNABLE"}
+        early = run(cloud, address, "runs", "import", "queued")
+        assert "has no training job yet: in its queue it is RUNNABLE" in early.stderr
         describe.is_started = True
         attached = run(cloud, address, "attach", "queued")
         assert attached.returncode == 0, attached.stderr

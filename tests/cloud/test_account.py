@@ -12,7 +12,7 @@ from moto import mock_aws
 
 from stoker.cli.doctor.cloud_checks import CloudExamination, examine_cloud
 from stoker.cloud.account import Account
-from stoker.cloud.image import is_remote, make_target
+from stoker.cloud.image import find_registry, is_remote, make_target
 from stoker.cloud.jobs import CloudJobs, parse_job
 from stoker.cloud.log_line import LOG_GROUP
 from stoker.cloud.queue import read_queued_job, submit
@@ -109,6 +109,16 @@ def test_a_region_that_is_misspelt_has_its_near_miss(monkeypatch):
     account.client("sts").meta.events.register("before-send", unreachable)
     with pytest.raises(ConnectionLost, match="boto3 knows; did you mean eu-west-1"):
         account.call("sts", "GetCallerIdentity")
+
+
+@pytest.mark.parametrize(
+    ("region", "domain"), [("eu-west-1", "amazonaws.com"), ("cn-north-1", "amazonaws.com.cn")]
+)
+def test_the_registry_is_in_the_domain_of_its_partition(account, region, domain):
+    account = Account(region=region)
+    registry = find_registry(account)
+    assert registry == f"{account.number}.dkr.ecr.{region}.{domain}"
+    assert make_target("a:1", None, registry=registry).is_ecr
 
 
 def test_the_only_role_that_trusts_sagemaker_is_taken(account):
@@ -222,7 +232,7 @@ def test_a_queued_job_names_its_training_job(account):
     attempt = {"serviceResourceId": {"name": "TrainingJobArn", "value": arn}}
     stub.add_response("describe_service_job", {**answer, "latestAttempt": attempt}, {"jobId": "7"})
     with stub:
-        assert submit(account, request) == "7"
+        assert submit(account, request) == ("7", False)
         assert read_queued_job(account, "7").training_job is None
         assert read_queued_job(account, "7").training_job == "job-1"
 

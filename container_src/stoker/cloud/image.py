@@ -14,7 +14,7 @@ from stoker.machine.aws import read_login_password
 from stoker.machine.docker import ask, find_client, make_image_fix, require_engine, run_live
 from stoker.machine.failures import ImageMissing, PushFailed
 
-_ECR = re.compile(r"\d{12}\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com")
+_ECR = re.compile(r"\d{12}\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com(\.cn)?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +54,13 @@ def make_target(image: str, repository: str | None, *, registry: str) -> PushTar
     if repository and is_remote(repository):
         registry, _, name = repository.partition("/")
     return PushTarget(image=image, registry=registry, repository=name)
+
+
+def find_registry(account: Account) -> str:
+    """The address of the account's registry in ECR."""
+    # AWS in China has a domain of its own.
+    domain = "amazonaws.com.cn" if account.region.startswith("cn-") else "amazonaws.com"
+    return f"{account.number}.dkr.ecr.{account.region}.{domain}"
 
 
 def push_by_digest(target: PushTarget, account: Account) -> str:

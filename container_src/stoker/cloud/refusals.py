@@ -24,6 +24,10 @@ class ConnectionLost(HostError):
     """AWS cannot be reached now, or asks for patience: the same call may succeed later."""
 
 
+class PermissionMissing(HostError):
+    """The caller may not do this."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
     """An error of a service, or of boto3 before a service was asked (its class is the code)."""
@@ -132,7 +136,7 @@ def _explain_denied(refusal: Refusal) -> HostError:
     if action == "iam:PassRole":
         hint = ' with "Condition": {"StringEquals": {"iam:PassedToService": '
         hint += '"sagemaker.amazonaws.com"}}'
-    return HostError(
+    return PermissionMissing(
         f"{identity} may not {action}"
         + (f" on {resource}" if resource != "*" else "")
         + f": {refusal.message}",
@@ -267,6 +271,11 @@ _MISSING = _Meaning(
     text="{r.service} in {r.region} does not have {r.what}: {r.message}",
     fix="check the name and --region",
 )
+_NOT_SERVED = _Meaning(
+    kind=UsageRefused,
+    text="{r.operation} is not served here: {r.message}",
+    fix="leave the option out that needs it, or unset AWS_ENDPOINT_URL to reach AWS",
+)
 _IN_USE = _Meaning(kind=UsageRefused, text="{r.message}", fix="choose another --name")
 
 _BY_CODES: tuple[tuple[str, Callable[[Refusal], HostError]], ...] = (
@@ -295,5 +304,6 @@ _BY_CODES: tuple[tuple[str, Callable[[Refusal], HostError]], ...] = (
     ("ResourceNotFound ResourceNotFoundException NoSuchEntity", _MISSING.explain),
     ("NoSuchKey 404 ImageNotFoundException NoSuchResourceException", _MISSING.explain),
     ("ResourceInUse", _IN_USE.explain),
+    ("UnknownOperationException UnknownOperation", _NOT_SERVED.explain),
 )
 _MEANINGS = {code: make for codes, make in _BY_CODES for code in codes.split()}

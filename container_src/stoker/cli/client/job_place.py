@@ -71,7 +71,7 @@ def find_place(args: argparse.Namespace, saved: Saved) -> str:
         return text
     is_name = _JOB.fullmatch(text) is not None
     if (is_name or text.startswith("arn:")) and (target := find_cloud_target(args, text)):
-        return _find_address(target.jobs.describe(target.name), saved)
+        return _find_address(target.jobs.describe(target.training_job), saved)
     # Neither a name nor an address: a path that is not there; who opens it says so.
     if not is_name:
         return text

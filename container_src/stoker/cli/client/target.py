@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoker.cli.client.patience import Patience
 from stoker.cli.client.platform_api import Api, open_api
 from stoker.cli.client.processing import open_api_of
 from stoker.cli.client.root_folder import root_folder
@@ -36,6 +36,23 @@ class CloudTarget:
     def queue_job(self) -> str:
         """The id of Batch's job; empty if it was sent to SageMaker itself."""
         return self.sent.queue_job if self.sent else ""
+
+    @property
+    def training_job(self) -> str:
+        """The name of the training job: of a queued one, Batch has chosen it.
+
+        Raises:
+            UsageRefused: it is still in its queue.
+        """
+        if not self.queue_job:
+            return self.name
+        queued = read_queued_job(self.jobs, self.queue_job)
+        if queued.training_job is None:
+            raise UsageRefused(
+                f"{self.name} has no training job yet: in its queue it is {queued.status}",
+                fix=f"stoker attach {self.name} waits for it",
+            )
+        return queued.training_job
 
 
 def find_cloud_target(args: argparse.Namespace, text: str | None) -> CloudTarget | None:
@@ -72,9 +89,9 @@ def find_output(args: argparse.Namespace, text: str) -> str:
     target = find_cloud_target(argparse.Namespace(**{**vars(args), "root": None}), text)
     if target is None:
         return text
-    description = target.jobs.describe(target.name)
-    place = description["OutputDataConfig"]["S3OutputPath"].rstrip("/")
-    return f"{place}/{target.name}/output"
+    name = target.training_job
+    place = target.jobs.describe(name)["OutputDataConfig"]["S3OutputPath"].rstrip("/")
+    return f"{place}/{name}/output"
 
 
 def open_jobs(args: argparse.Namespace, text: str | None) -> tuple[Jobs, str]:
@@ -94,18 +111,29 @@ def wait_for_training_job(target: CloudTarget, terminal: Terminal) -> str:
     """
     if not target.queue_job:
         return target.name
-    while True:
-        queued = read_queued_job(target.jobs.account, target.queue_job)
-        if queued.training_job:
-            return queued.training_job
-        if queued.is_over:
-            raise UsageRefused(
-                f"{target.name} left its queue without a training job: {queued.status}: "
-                f"{queued.reason}",
-                fix="see the message of AWS Batch, then submit it again",
-            )
-        terminal.status(f"» in the queue: {queued.status} {queued.reason}".rstrip())
-        time.sleep(_QUEUE_PAUSE_SECONDS)
+    patience = Patience(terminal, is_local=target.jobs.account.is_local)
+    # A queue may take days: a cut must not end the wait.
+    target.jobs.on_lost = patience.on_lost
+    try:
+        while True:
+            queued = read_queued_job(target.jobs, target.queue_job)
+            if queued.training_job:
+                terminal.status("")
+                return queued.training_job
+            if queued.is_over:
+                raise UsageRefused(
+                    f"{target.name} left its queue without a training job: {queued.status}: "
+                    f"{queued.reason}",
+                    fix="see the message of AWS Batch, then submit it again",
+                )
+            terminal.status(f"» in the queue: {queued.status} {queued.reason}".rstrip())
+            patience.wait(_QUEUE_PAUSE_SECONDS)
+    except KeyboardInterrupt:
+        terminal.status("")
+        terminal.line(f"{target.name} stays in its queue")
+        terminal.line(f"  watch   stoker attach {target.name}")
+        terminal.line(f"  stop    stoker stop {target.name}")
+        raise
 
 
 def _require_same_endpoint(sent: SentJob) -> None:

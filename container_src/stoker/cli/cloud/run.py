@@ -22,7 +22,7 @@ from stoker.cli.cloud.submit import (
 from stoker.cloud.account import Account
 from stoker.cloud.job_memory import SentJob, remember
 from stoker.cloud.jobs import CloudJobs
-from stoker.cloud.queue import submit
+from stoker.cloud.queue import require_queue, submit
 from stoker.cloud.request import make_queue_request
 from stoker.machine.terminal import Terminal
 
@@ -87,6 +87,8 @@ def _send(
         terminal.line(f"  {text}")
     for text in account.describe_unknown_types(made.instance_types):
         terminal.line(f"  {text}")
+    if made.settings.queue:
+        require_queue(account, made.settings.queue)  # before anything is sent
     request = send_everything(made, account, terminal)
     for text in made.describe_cost(request, args):
         terminal.line(f"  {text}")
@@ -97,7 +99,9 @@ def _create(
     made: CloudSubmission, jobs: CloudJobs, request: dict[str, Any], terminal: Terminal
 ) -> SentJob:
     if made.settings.queue:
-        queue_job = submit(jobs.account, make_queue_request(request, made.settings))
+        queue_job, is_there = submit(jobs.account, make_queue_request(request, made.settings))
+        if is_there:
+            terminal.line(f"train: {request['TrainingJobName']} was submitted before and waits")
         return made.sent_job(request, queue_job=queue_job)
     if jobs.create(request):
         terminal.line(f"train: {request['TrainingJobName']} was submitted before and runs")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 
 from stoker.cli.client.display import to_json
-from stoker.cli.client.target import CloudTarget
+from stoker.cli.client.target import CloudTarget, wait_for_training_job
 from stoker.cli.cloud.follow import follow
 from stoker.cli.cloud.job_summary import render_job
 from stoker.cloud.queue import read_queued_job
@@ -29,10 +30,14 @@ def show_in_the_cloud(target: CloudTarget, args: argparse.Namespace) -> int:
         else:
             print(*make_table([_HEADER, *_rows(found)], right=(3,)), sep="\n")
         return 0
-    if target.queue_job:
-        queued = read_queued_job(jobs.account, target.queue_job)
+    if target.queue_job and args.follow:
+        name = wait_for_training_job(target, Terminal(sys.stderr))
+    elif target.queue_job:
+        queued = read_queued_job(jobs, target.queue_job)
         if queued.training_job is None:
-            print(f"  job     {name}\n  queue   {queued.status} {queued.reason}".rstrip())
+            where = {"job": name, "queue": f"{queued.status} {queued.reason}".strip()}
+            lines = [f"  {key:<7} {text}" for key, text in where.items()]
+            print(*([to_json(where)] if args.json else lines), sep="\n")
             return 0
         name = queued.training_job
     if args.follow:

@@ -19,9 +19,15 @@ from stoker.cli.cloud.options import read_settings
 from stoker.cli.cloud.preflight import require_accepted
 from stoker.cli.cloud.secret_files import require_no_secrets
 from stoker.cloud.account import Account
-from stoker.cloud.image import is_remote, make_target, push_by_digest
+from stoker.cloud.image import find_registry, is_remote, make_target, push_by_digest
 from stoker.cloud.job_memory import SentJob, cloud_folder, hash_params
-from stoker.cloud.request import Places, make_training_request, make_tuning_request, read_machines
+from stoker.cloud.request import (
+    Places,
+    make_queue_request,
+    make_training_request,
+    make_tuning_request,
+    read_machines,
+)
 from stoker.cloud.settings import CloudSettings
 from stoker.cloud.upload.bucket import Bucket
 from stoker.cloud.upload.channel import channel_key, send_folder
@@ -122,7 +128,9 @@ def make_cloud_submission(
 def print_dry_run(made: CloudSubmission, args: argparse.Namespace) -> None:
     """The request on stdout, as a file for the AWS CLI; what else would happen on stderr."""
     request = made.make_request(_guess_places(made))
-    print(json.dumps(request, indent=1))
+    is_queued = made.settings.queue is not None
+    sent = make_queue_request(request, made.settings) if is_queued else request
+    print(json.dumps(sent, indent=1))
     lines = ["nothing was sent; a submission would", *(f"  {text}" for text in _list_steps(made))]
     print(*lines, *made.describe_cost(request, args), sep="\n", file=sys.stderr)
 
@@ -145,6 +153,8 @@ def _list_steps(made: CloudSubmission) -> list[str]:
         steps.append(f"push {made.spec.image} to {target_name}, unless its digest is there")
     if not made.settings.role:
         steps.append("look for the role that trusts SageMaker")
+    if made.settings.queue:
+        steps.append(f"submit the job to the queue {made.settings.queue} of AWS Batch")
     return steps
 
 
@@ -196,7 +206,7 @@ def _find_image(made: CloudSubmission, account: Account, terminal: Terminal) -> 
     image = made.spec.image
     if is_remote(image) or account.is_local:  # the local platform has the engine's own images
         return image
-    registry = f"{account.number}.dkr.ecr.{account.region}.amazonaws.com"
+    registry = find_registry(account)
     found = push_by_digest(
         make_target(image, made.settings.repository, registry=registry), account
     )

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from stoker.cli.client.display import render_line
+from stoker.cli.client.patience import Patience
 from stoker.cli.client.platform_api import LogLine
 from stoker.cli.client.target import Jobs, find_cloud_target, open_jobs, wait_for_training_job
 from stoker.cli.client.watch import watch
-from stoker.cli.cloud.follow import Patience
 from stoker.cloud.jobs import CloudJobs
 from stoker.cloud.request import read_machines
 from stoker.machine.terminal import Terminal

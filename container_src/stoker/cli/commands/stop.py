@@ -44,7 +44,8 @@ def _stop_in_the_cloud(target: CloudTarget, args: argparse.Namespace) -> int:
     jobs, name = target.jobs, target.name
     if target.queue_job:
         terminate(jobs.account, target.queue_job)
-        print(f"stop: {name} was taken out of its queue")
+        is_json = args.json
+        print(json.dumps({"job": name}) if is_json else f"stop: {name} was taken out of its queue")
         return 0
     jobs.stop(name)
     if args.follow:

@@ -56,7 +56,7 @@ def _note_nothing(source: Source, root: Root) -> Iterator[str]:
 
 def _find(args: argparse.Namespace, environ: Mapping[str, str]) -> Source:
     if target := find_cloud_target(args, args.what):
-        return find_source(target.name, describe=target.jobs.describe)
+        return find_source(target.training_job, describe=target.jobs.describe)
     platform = find_platform(root_folder(args), is_asked_for=args.root is not None)
 
     def describe(job: str) -> Mapping[str, Any]:

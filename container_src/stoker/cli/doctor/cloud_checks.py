@@ -19,7 +19,8 @@ from stoker.errors import HostError
 from stoker.storage.s3 import split_uri
 
 _ECR = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com/(?P<name>[^:@]+)"
+    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com(?:\.cn)?/"
+    r"(?P<name>[^:@]+)"
 )
 _QUOTAS = ("training job usage", "spot training job usage", "training warm pool usage")
 _TRUST = (

@@ -71,7 +71,7 @@ def _read_job(args: argparse.Namespace, name: str, folder: Path) -> Run:
     """A job of the platform, which keeps everything here, or of SageMaker."""
     if target := find_cloud_target(args, name):
         return read_described_job(
-            target.jobs.describe(target.name),
+            target.jobs.describe(target.training_job),
             folder,
             locate=lambda _: None,
             metrics={},
