@@ -27,6 +27,19 @@ class Parser(argparse.ArgumentParser):
         near = _find_near_misses(message, self._option_string_actions)
         super().error(message + "".join(f"\n  did you mean {name}?" for name in near))
 
+    def format_help(self) -> str:
+        """argparse's own, with the examples of this command."""
+        found = [line for line in _read_examples() if f"{line} ".startswith(f"{self.prog} ")]
+        if not found or self.prog == "stoker":  # which has its own choice of them
+            return super().format_help()
+        return "\n  ".join([f"{super().format_help()}\nexamples:", *found]) + "\n"
+
+
+def _read_examples() -> list[str]:
+    file = os.path.join(os.path.dirname(__file__), "arguments/examples.txt")
+    with open(file, encoding="utf-8") as lines:
+        return [line.strip() for line in lines if line.strip()]
+
 
 class VerbParser(Parser):
     """Learns its arguments when its verb is used, so that no other verb waits for them."""

@@ -10,7 +10,7 @@ FLAVORS = ("cpu", "cuda", "sklearn", "tensorflow")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb accepts."""
-    parser.add_argument("--flavor", choices=FLAVORS, default="cpu")
+    parser.add_argument("--flavor", choices=FLAVORS, default="cpu", help="(default cpu)")
     parser.add_argument("--base-image", metavar="IMG", help="Debian 12 image to build on")
     parser.add_argument("--tag", metavar="T", help="name of the image (default stoker:FLAVOR)")
     parser.add_argument("--context", metavar="DIR", type=Path, help="the checkout of Stoker")

@@ -10,10 +10,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb accepts."""
     parser.add_argument("images", nargs="+", metavar="IMAGE")
     parser.add_argument("--only", metavar="N,M", type=_numbers, help="run only these checks")
-    parser.add_argument("--skip", metavar="N,M", type=_numbers, default=set())
+    parser.add_argument(
+        "--skip", metavar="N,M", type=_numbers, default=set(), help="leave these out"
+    )
     parser.add_argument("--jobs", type=_jobs, default=2, help="how many run in parallel (2)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--junit", metavar="FILE", type=Path)
+    parser.add_argument(
+        "--junit", metavar="FILE", type=Path, help="write the results for a build server"
+    )
     parser.add_argument(
         "--html", metavar="FILE", type=Path, help="write a page that compares the images"
     )

@@ -39,8 +39,16 @@ def add_cloud_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--prefer", metavar="TYPE,TYPE", help="take the first type that is free")
     group.add_argument("--training-plan", metavar="ARN", help="reserved machines")
-    group.add_argument("--subnet", action="append", default=[], metavar="ID")
-    group.add_argument("--security-group", action="append", default=[], metavar="ID")
+    group.add_argument(
+        "--subnet",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="of a VPC; several times for several",
+    )
+    group.add_argument(
+        "--security-group", action="append", default=[], metavar="ID", help="of the VPC"
+    )
     group.add_argument("--kms-key", metavar="KEY", help="encrypts what the job leaves")
     group.add_argument("--volume-kms-key", metavar="KEY", help="encrypts the machines' disks")
     group.add_argument(

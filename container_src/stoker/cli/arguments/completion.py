@@ -9,7 +9,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb accepts."""
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
     parser.epilog = (
-        "examples:\n"
-        '  eval "$(stoker completion bash)"      in ~/.bashrc; zsh: in ~/.zshrc, after compinit\n'
-        "  stoker completion fish > ~/.config/fish/completions/stoker.fish"
+        'bash, in ~/.bashrc: eval "$(stoker completion bash)"\n'
+        'zsh, in ~/.zshrc:   eval "$(stoker completion zsh)"\n'
+        "fish, once:         stoker completion fish > ~/.config/fish/completions/stoker.fish"
     )

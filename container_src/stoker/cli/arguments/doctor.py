@@ -11,7 +11,7 @@ from stoker.cli.arguments.root_option import add_root_option
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb accepts."""
     parser.add_argument("--image", metavar="IMG", help="(default stoker:cpu)")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_root_option(parser)
     parser.add_argument(
         "--on", choices=PLACES, default="local", help="look at an account of AWS (default local)"
@@ -22,5 +22,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--output", metavar="s3://…", help="of the jobs")
     group.add_argument("--instance-type", metavar="TYPE", help="(default ml.m5.xlarge)")
     group.add_argument("--repository", metavar="NAME", help="of ECR, for a local image")
-    group.add_argument("--subnet", action="append", default=[], metavar="ID")
+    group.add_argument("--subnet", action="append", default=[], metavar="ID", help="of the jobs")
     group.add_argument("--use-spot", action="store_true", help="jobs will use spot instances")

@@ -11,7 +11,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="where to write it; made if it is not there")
     parser.epilog = (
         "It writes src/train.py, stoker.toml, requirements.txt, .gitignore and a notebook, and\n"
-        "changes no file that is there.\n\n"
-        "example:\n"
-        "  stoker init my-training && cd my-training && stoker train src/train.py"
+        "changes no file that is there."
     )

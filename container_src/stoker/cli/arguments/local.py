@@ -12,15 +12,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="up|status|env|prune|down", required=True)
     up = verbs.add_parser("up", help="start it; in the foreground unless --detach")
     up.add_argument("--port", type=_port, default=0, help="port of the API (default: a free one)")
-    up.add_argument("--engine", choices=("auto", "docker", "process"), default="auto")
+    up.add_argument(
+        "--engine",
+        choices=("auto", "docker", "process"),
+        default="auto",
+        help="containers, or processes of this machine (default: containers if Docker answers)",
+    )
     up.add_argument("--slots", type=_at_least_one, help="how many jobs run in parallel")
     up.add_argument("--detach", action="store_true", help="return when it is ready")
     up.set_defaults(run="run_up")
     status = verbs.add_parser("status", help="its address and jobs; exit code 1 if it is not up")
-    status.add_argument("--json", action="store_true")
+    status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(run="run_status")
     env = verbs.add_parser("env", help="print what a shell needs: eval $(stoker local env)")
-    env.add_argument("--shell", choices=("sh", "fish", "json"), default="sh")
+    env.add_argument("--shell", choices=("sh", "fish", "json"), default="sh", help="(default sh)")
     env.add_argument("--undo", action="store_true", help="what brings the shell back from it")
     env.set_defaults(run="run_env")
     prune = verbs.add_parser("prune", help="remove ended jobs with their logs and results")

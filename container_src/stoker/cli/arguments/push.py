@@ -10,7 +10,7 @@ from stoker.cli.arguments.build import FLAVORS
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb accepts."""
-    parser.add_argument("--flavor", choices=FLAVORS, default="cpu")
+    parser.add_argument("--flavor", choices=FLAVORS, default="cpu", help="(default cpu)")
     parser.add_argument("--image", metavar="IMG", help="local image (default stoker:FLAVOR)")
     parser.add_argument(
         "--repository",

@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tagged = _add_verb(verbs, "tag", "set and remove tags of a run")
     tagged.add_argument("name", metavar="RUN")
     tagged.add_argument("tags", nargs="*", metavar="KEY=VALUE")
-    tagged.add_argument("--remove", action="append", default=[], metavar="KEY")
+    tagged.add_argument(
+        "--remove", action="append", default=[], metavar="KEY", help="a tag to remove"
+    )
     removed = _add_verb(verbs, "rm", "remove runs with their metrics; jobs and results stay")
     removed.add_argument("names", nargs="+", metavar="RUN")
     imported = _add_verb(verbs, "import", "runs of jobs from elsewhere, by their run.json")
@@ -41,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     imported.add_argument("--experiment", default="", metavar="NAME", help="put them into it")
     drawn = _add_verb(verbs, "page", "all runs as one page that opens offline")
     _add_choice(drawn)
-    drawn.add_argument("--html", type=Path, default=Path("runs.html"), metavar="FILE")
+    drawn.add_argument(
+        "--html", type=Path, default=Path("runs.html"), metavar="FILE", help="(default runs.html)"
+    )
 
 
 def _add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -16,7 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--step-time", metavar="SECONDS", required=True, help="duration of one step"
     )
-    parser.add_argument("--steps", metavar="N", type=int, required=True)
+    parser.add_argument(
+        "--steps", metavar="N", type=int, required=True, help="of the whole training"
+    )
     parser.add_argument(
         "--save-cost", metavar="SECONDS", required=True, help="what one save costs the loop"
     )
@@ -41,6 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--intervals", metavar="30s,1m,…", default="auto", help="saving intervals to try (auto)"
     )
     parser.add_argument("--runs", type=int, default=2000, help="simulated trainings (2000)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="the same interruptions again (0)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--plot", metavar="FILE.svg|.png", type=Path, help="also draw a picture")

@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb accepts."""
     parser.add_argument("job", nargs="?", help="name of a job (default: list all)")
     parser.add_argument("--follow", action="store_true", help="wait until the job has ended")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--all", action="store_true", help="list all jobs, not the newest 50")
     add_root_option(parser)
     add_place_options(parser)

@@ -12,6 +12,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb accepts."""
     parser.add_argument("job")
     parser.add_argument("--follow", action="store_true", help="wait until it has ended")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_root_option(parser)
     add_place_options(parser)

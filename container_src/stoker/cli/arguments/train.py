@@ -13,10 +13,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb accepts."""
     parser.add_argument("script", type=Path, help="the entry point, such as src/train.py")
     parser.add_argument("--source-dir", type=Path, help="folder of the code (default: script's)")
-    parser.add_argument("--channel", action="append", default=[], metavar="NAME=FOLDER|s3://…")
+    parser.add_argument(
+        "--channel",
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER|s3://…",
+        help="data of the job, at /opt/ml/input/data/NAME",
+    )
     parser.add_argument("--large-source", action="store_true", help="send code above 1 GB")
     add_parameter_options(parser)
-    parser.add_argument("--metric", action="append", default=[], metavar="NAME=REGEX")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME=REGEX",
+        help="a number in the log; job.log needs none",
+    )
     parser.add_argument("--instances", type=int, metavar="N", help="how many hosts (default 1)")
     parser.add_argument("--instance-type", metavar="TYPE", help="such as ml.g5.xlarge")
     parser.add_argument("--volume", type=int, metavar="GB", help="size of each host's disk")
@@ -31,15 +43,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="keep a container ready for the next job (default 10m; 0: none)",
     )
-    parser.add_argument("--tag", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--engine", choices=("auto", "docker", "process"), default="auto")
+    parser.add_argument(
+        "--tag", action="append", default=[], metavar="NAME=VALUE", help="of the job"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "docker", "process"),
+        default="auto",
+        help="containers, or processes of this machine (default: containers if Docker answers)",
+    )
     add_job_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the request and stop")
     add_root_option(parser)
     add_cloud_options(parser)
     parser.usage = "stoker train [options] SCRIPT [-- --NAME VALUE …]"
     parser.epilog = (
-        "What follows -- is the script's: stoker train train.py -- --lr 0.1\n"
+        "What follows -- is the script's.\n"
         "Defaults: the table [train] of stoker.toml in the source folder or in this folder."
     )
     parser.set_defaults(script_arguments=[])
@@ -47,7 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_parameter_options(parser: argparse.ArgumentParser) -> None:
     """What the script gets."""
-    parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="a hyperparameter"
+    )
     parser.add_argument(
         "--env",
         action="append",

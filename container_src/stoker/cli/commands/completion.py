@@ -15,6 +15,11 @@ from stoker.cli.main import make_parser
 from stoker.cli.parser import VerbParser
 
 _TEMPLATES = Path(__file__).parents[1] / "shell"
+# bashcompinit needs compinit, which many a ~/.zshrc has run already.
+_ZSH = """\
+(( $+functions[compdef] )) || { autoload -U compinit && compinit; }
+autoload -U +X bashcompinit && bashcompinit
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the script."""
     commands = list(walk(make_parser(), ()))
     render = render_fish if args.shell == "fish" else render_bash
-    loaded = "autoload -U +X bashcompinit && bashcompinit\n" if args.shell == "zsh" else ""
-    print(loaded + render(commands), end="")
+    print((_ZSH if args.shell == "zsh" else "") + render(commands), end="")
     return 0
 
 

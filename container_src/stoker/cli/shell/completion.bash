@@ -11,7 +11,6 @@ _stoker() {
     @ROWS@
     esac
     COMPREPLY=($(compgen -W "$words" -- "$current"))
-    # Anything else is the name of a file or folder.
-    [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- "$current"))
 }
-complete -o filenames -F _stoker stoker
+# Anything else is the name of a file or folder, which the shell completes itself.
+complete -o default -F _stoker stoker
