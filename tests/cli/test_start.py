@@ -57,6 +57,13 @@ def test_verbs_that_call_no_service_load_no_client_of_one(arguments, tmp_path):
     assert not loaded(*arguments, cwd=tmp_path) & SERVICES
 
 
+@pytest.mark.parametrize(
+    "arguments", [["metric-definitions", "loss"], ["rules", "ls"], ["rules", "explain", "AllZero"]]
+)
+def test_verbs_that_only_print_load_no_network_at_all(arguments, tmp_path):
+    assert not loaded(*arguments, cwd=tmp_path) & {"http.client", "socket", "ssl"}
+
+
 def test_every_verb_has_a_function_for_each_of_its_own_verbs():
     for verb in VERBS:
         parser = make_parser()._subparsers._group_actions[0].choices[verb]

@@ -7,7 +7,6 @@ import json
 import sys
 from contextlib import redirect_stdout
 
-from stoker.cli.client.job_place import TENSORS, find_place
 from stoker.cli.rules.catalogue import make_listing, make_page, render_listing, render_page
 from stoker.machine.extras import tensors_extra
 from stoker.machine.output_file import write_page
@@ -31,7 +30,9 @@ def run_explain(args: argparse.Namespace) -> int:
 
 def run_run(args: argparse.Namespace) -> int:
     """Evaluate a saved run."""
-    # Here, not above: NumPy would slow the start of every other command.
+    # Here, not above: NumPy and the platform's client would slow the start of `ls` and `explain`.
+    from stoker.cli.client.job_place import TENSORS, find_place
+
     with tensors_extra():
         from stoker.cli.rules import evaluation
 
