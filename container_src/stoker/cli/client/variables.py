@@ -75,8 +75,8 @@ def make_undo(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     if not environ.get(_METADATA):
         return {}, []
     root = Root(Path(environ[_METADATA]).parent)
-    nobody = ServerInfo(pid=0, endpoint="", engine="", reason="", s3_port=0, started=0)
-    ours = make_variables(root, nobody, Credentials(access_key="", secret_key=""), {})
+    no_server = ServerInfo(pid=0, endpoint="", engine="", reason="", s3_port=0, started=0)
+    ours = make_variables(root, no_server, Credentials(access_key="", secret_key=""), {})
     parts = {"PATH": str(root.bin_dir), "PYTHONPATH": _PYTHON_START}
     kept = {
         name: os.pathsep.join(f for f in environ.get(name, "").split(os.pathsep) if f != part)
