@@ -27,7 +27,7 @@ from stoker.runtime.launch import launch
 from stoker.runtime.plan import make_fetch_step, make_plan
 from stoker.runtime.program import find_program
 from stoker.runtime.signals import unblock_signals
-from stoker.runtime.step import Step
+from stoker.runtime.step import LaunchStep
 
 # The same examples on every machine and in every run.
 repeatable = settings(
@@ -124,7 +124,7 @@ reserved_names = st.sampled_from(
 )
 
 
-def prepare(root: Path, environ: dict[str, str]) -> Step:
+def prepare(root: Path, environ: dict[str, str]) -> LaunchStep:
     """All the launcher does before it starts the user's program, as entry.py does it."""
     job = read_job(root=root, environ=environ)
     mask = Masker(job.environ, job.hyperparameters.raw)
@@ -152,7 +152,7 @@ EXECUTED_ONE_IN = 10
 LONGEST = 128 * 1024 - 2  # and its NUL: MAX_ARG_STRLEN
 
 
-def execute(step: Step) -> None:
+def execute(step: LaunchStep) -> None:
     """Really starts a process with this environment and these arguments."""
     child = launch(step.replace(argv=("/bin/true", *step.argv[1:]), folder="/"))
     try:
@@ -163,7 +163,7 @@ def execute(step: Step) -> None:
         os.close(child.stderr)
 
 
-def assert_can_be_executed(step: Step) -> None:
+def assert_can_be_executed(step: LaunchStep) -> None:
     """The same without the cost of a process: what the kernel and the C library refuse."""
     assert not [name for name in step.environ if "=" in name or not name]
     texts = [*step.argv, *step.environ, *step.environ.values()]

@@ -80,13 +80,13 @@ SIDECAR = """
     from stoker.contract.paths import Paths
     from stoker.runtime.sidecar import Sidecar
     from stoker.runtime.signals import SIGTERM, Signals
-    from stoker.runtime.step import Step
+    from stoker.runtime.step import LaunchStep
 
     root, code, seconds_ago = sys.argv[1:]
     signals = Signals()
     signals.install()
     argv = (sys.executable, "-c", code)
-    step = Step(name="the sidecar", argv=argv, environ=dict(os.environ), folder=root)
+    step = LaunchStep(name="the sidecar", argv=argv, environ=dict(os.environ), folder=root)
     sidecar = Sidecar(step, Paths(root=root))
     while not os.path.exists(root + "/ready"):
         time.sleep(0.01)

@@ -232,12 +232,12 @@ def test_a_script_that_ignores_the_stop_is_killed_after_its_grace_and_that_is_a_
         from stoker.runtime.log import Log
         from stoker.runtime.sidecar import Sidecar
         from stoker.runtime.signals import Signals
-        from stoker.runtime.step import Step
+        from stoker.runtime.step import LaunchStep
         from stoker.runtime.watch import Watch
 
         root, stubborn, rule = sys.argv[1:]
         def step(code, **more):
-            return Step(name="stubborn", argv=(sys.executable, "-c", code),
+            return LaunchStep(name="stubborn", argv=(sys.executable, "-c", code),
                         environ=dict(os.environ), folder="/", **more)
         paths = Paths(root=root)
         signals = Signals()

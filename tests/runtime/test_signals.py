@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.runtime.step import Step
+from stoker.runtime.step import LaunchStep
 from tests.conftest import DEADLINE_SECONDS, MAIN
 
 TRAIN = Path(__file__).parents[2] / "container_src/bin/train"
@@ -285,7 +285,7 @@ def test_a_helper_that_listens_does_not_keep_the_signal_from_the_script(opt_ml):
 
 def test_what_does_not_stop_is_killed_at_the_end_of_its_grace_time(tmp_path):
     ready = tmp_path / "ready"
-    step = Step(
+    step = LaunchStep(
         name="stubborn",
         argv=(
             *(sys.executable, "-c"),
@@ -301,7 +301,7 @@ def test_what_does_not_stop_is_killed_at_the_end_of_its_grace_time(tmp_path):
         "from stoker.runtime.signals import Signals\n"
         "from stoker.runtime.watch import Watch\n"
         "from stoker.runtime.log import Log\n"
-        "from stoker.runtime.step import Step\n"
+        "from stoker.runtime.step import LaunchStep\n"
         f"step = {step!r}\n"
         "signals = Signals(); signals.install()\n"
         "def stop():\n"

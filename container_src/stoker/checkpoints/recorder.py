@@ -35,7 +35,7 @@ class Settings:
     overlap: bool
 
 
-class Recorder:
+class CheckpointRecorder:
     """Saves a run to its store, and restores it from there."""
 
     def __init__(

@@ -15,7 +15,7 @@ from stoker.checkpoints.manifest import Metric
 from stoker.checkpoints.parts import Parts
 from stoker.checkpoints.progress import Progress, is_better, make_config
 from stoker.checkpoints.ranks import make_group
-from stoker.checkpoints.recorder import Recorder, Settings
+from stoker.checkpoints.recorder import CheckpointRecorder, Settings
 from stoker.checkpoints.stopping import Stopping
 from stoker.checkpoints.store import Checkpoint, Store
 from stoker.contract.job import Job
@@ -180,7 +180,7 @@ class Session:
         self._stopping = Stopping(self._job, self._group)
         with ExitStack() as undo:  # a script that continues without us must get SIGTERM again
             undo.callback(self._stopping.rest)
-            self._recorder = Recorder(
+            self._recorder = CheckpointRecorder(
                 self._job, self._parts, self.store, self._settings, self._group
             )
             undo.callback(self._recorder.close)

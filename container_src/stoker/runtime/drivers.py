@@ -29,7 +29,7 @@ from stoker.runtime.folders import make_folders
 from stoker.runtime.guard import run_guarded
 from stoker.runtime.log import Log
 from stoker.runtime.signals import Signals
-from stoker.runtime.step import WORKER_GRACE_SECONDS, WORKER_VARIABLE, Step
+from stoker.runtime.step import WORKER_GRACE_SECONDS, WORKER_VARIABLE, LaunchStep
 from stoker.runtime.watch import Ended, Watch
 
 # Of the exception that the drivers raise when the script fails, below its traceback.
@@ -76,7 +76,7 @@ def _code_dir(job: Job) -> str:
     return channel.path if channel is not None else job.paths.code_dir
 
 
-def _make_step(job: Job, command: str, crash_dir: str) -> Step:
+def _make_step(job: Job, command: str, crash_dir: str) -> LaunchStep:
     # In rising order: the user's own values win over the first three, the last two over the
     # user's.
     environ = {
@@ -87,7 +87,7 @@ def _make_step(job: Job, command: str, crash_dir: str) -> Step:
         WORKER_VARIABLE: "1",
         FOLDER_VARIABLE: crash_dir,
     }
-    return Step(
+    return LaunchStep(
         name="the SDK's driver",
         argv=("/bin/bash", "-c", command),
         environ=environ,

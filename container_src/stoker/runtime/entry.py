@@ -17,7 +17,7 @@ from stoker.runtime.distribution import choose_distribution
 from stoker.runtime.folders import make_folders, make_intermediate_folder
 from stoker.runtime.guard import Stopped, run_guarded
 from stoker.runtime.log import Log
-from stoker.runtime.plan import Plan, make_fetch_step, make_plan, make_toolkit_plan
+from stoker.runtime.plan import LaunchPlan, make_fetch_step, make_plan, make_toolkit_plan
 from stoker.runtime.program import find_program
 from stoker.runtime.requirements import read_constraints
 from stoker.runtime.watch import Ended, Watch
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stoker.runtime.mlflow_run import MlflowRun
     from stoker.runtime.rules import JobRules
     from stoker.runtime.signals import Signals
-    from stoker.runtime.step import Step
+    from stoker.runtime.step import LaunchStep
 
 _USAGE = """usage: train [--dry-run]
 
@@ -92,7 +92,7 @@ def _run(watch: Watch, *, dry_run: bool) -> Outcome:
 
 
 def _carry_out(
-    job: Job, plan: Plan, rules: JobRules | None, watch: Watch, crash_dir: str
+    job: Job, plan: LaunchPlan, rules: JobRules | None, watch: Watch, crash_dir: str
 ) -> Outcome:
     for step in plan.preparation:
         prepare(step, watch)
@@ -153,7 +153,7 @@ def _begin_mlflow_run(job: Job, watch: Watch, crash_dir: str) -> MlflowRun | Non
     return begin_run(job, watch, crash_dir)
 
 
-def run_worker(job: Job, worker: Step, rules: JobRules | None, watch: Watch) -> Ended:
+def run_worker(job: Job, worker: LaunchStep, rules: JobRules | None, watch: Watch) -> Ended:
     """Runs the worker and the evaluator of its rules, and marks the end of what they read."""
     started = time.monotonic()
     start_sidecar = None if rules is None else lambda: rules.start(worker)
@@ -228,7 +228,7 @@ def _find_code(job: Job, log: Log) -> Code:
     return code
 
 
-def _prepare_code(job: Job, code: Code, step: Step | None, watch: Watch) -> str:
+def _prepare_code(job: Job, code: Code, step: LaunchStep | None, watch: Watch) -> str:
     """Returns the folder the code runs in."""
     if step is None:
         return code.source.location
@@ -236,7 +236,7 @@ def _prepare_code(job: Job, code: Code, step: Step | None, watch: Watch) -> str:
     return job.paths.code_dir
 
 
-def prepare(step: Step, watch: Watch) -> None:
+def prepare(step: LaunchStep, watch: Watch) -> None:
     """Runs a step that must succeed before the next."""
     if watch.signals.stop_signal is not None:
         raise Stopped
@@ -252,7 +252,7 @@ def prepare(step: Step, watch: Watch) -> None:
     watch.log.info(f"{step.name}: done in {time.monotonic() - started:.1f} s")
 
 
-def _preparation_failed(step: Step, ended: Ended) -> PreparationFailed:
+def _preparation_failed(step: LaunchStep, ended: Ended) -> PreparationFailed:
     message, _, fix = _last_words(ended).partition("\n  fix: ")
     # Loaded only now, as the diagnosis is.
     from stoker.runtime.hints import find_install_fix
@@ -288,7 +288,7 @@ def _greet(job: Job, log: Log) -> None:
         log.warning(f"{complaint}; continuing without it")
 
 
-def _warn(job: Job, plan: Plan, log: Log) -> None:
+def _warn(job: Job, plan: LaunchPlan, log: Log) -> None:
     for key, text in job.hyperparameters.changed_texts().items():
         log.warning(
             f"hyperparameter {key}={job.hyperparameters.raw[key]} reaches the command line as "
@@ -303,7 +303,7 @@ def _warn(job: Job, plan: Plan, log: Log) -> None:
         )
 
 
-def _show_steps(steps: list[Step], log: Log) -> None:
+def _show_steps(steps: list[LaunchStep], log: Log) -> None:
     for step in steps:
         masked = [log.mask(argument) for argument in step.argv]  # before they are shortened
         shown = [text if len(text) <= 200 else f"{text[:200]}…" for text in masked]

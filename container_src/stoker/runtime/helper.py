@@ -12,7 +12,7 @@ from stoker.contract.outcome import make_readable
 from stoker.contract.paths import ROOT_VARIABLE
 from stoker.errors import LaunchFailed
 from stoker.runtime.sidecar import Sidecar
-from stoker.runtime.step import WORKER_VARIABLE, Step
+from stoker.runtime.step import WORKER_VARIABLE, LaunchStep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,14 +91,14 @@ def make_helper_step(
     arguments: tuple[str, ...],
     code_dir: str,
     environ: Mapping[str, str],
-) -> Step:
+) -> LaunchStep:
     """A program of Stoker: no module of the user's replaces Python's own in it."""
     # No worker: no hook is to be attached, and its crash is not the job's.
     kept = {k: v for k, v in environ.items() if k not in (WORKER_VARIABLE, FOLDER_VARIABLE)}
     path = job.environ.get("PYTHONPATH")  # without the folder of the code, see -P
     kept["PYTHONPATH"] = f"{path}:{_PACKAGES}" if path else _PACKAGES
     kept.setdefault("SMDEBUG_LOG_LEVEL", "error")  # of rules of its kind; it is talkative
-    return Step(
+    return LaunchStep(
         name=name,
         # -P: a smtplib.py of the user's must not take the place of Python's own.
         argv=(sys.executable, "-P", "-m", module, *arguments),

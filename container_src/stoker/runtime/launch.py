@@ -11,7 +11,7 @@ from stoker.runtime.signals import block_signals, restore_defaults, unblock_sign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.runtime.step import Step
+    from stoker.runtime.step import LaunchStep
 
 _NOT_STARTED = 127  # a shell's code for a program that it cannot start
 _PIPE_BYTES = 1 << 20  # the most that Linux allows without privilege
@@ -25,7 +25,7 @@ class Child(Record):
     stderr: int
 
 
-def launch(step: Step) -> Child:
+def launch(step: LaunchStep) -> Child:
     """Forks and executes a step. Signals stay blocked until the caller unblocks them.
 
     Raises:
@@ -67,7 +67,7 @@ def _make_wide_pipe() -> tuple[int, int]:
     return reading, writing
 
 
-def _become(step: Step, stdout: int, stderr: int, fault: int) -> None:
+def _become(step: LaunchStep, stdout: int, stderr: int, fault: int) -> None:
     """In the child: never returns."""
     try:
         os.setsid()  # its own session and group, so that all it started can be killed together
@@ -90,7 +90,7 @@ def _become(step: Step, stdout: int, stderr: int, fault: int) -> None:
         os._exit(_NOT_STARTED)
 
 
-def _launch_failed(step: Step, fault: str) -> LaunchFailed:
+def _launch_failed(step: LaunchStep, fault: str) -> LaunchFailed:
     number, _, text = fault.partition(":")
     # By errno: ENOENT, E2BIG, ENOEXEC, EAGAIN, EACCES.
     fixes = {

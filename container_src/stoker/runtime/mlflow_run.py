@@ -8,7 +8,7 @@ from stoker.bus.run_file import RECORDED_VARIABLE
 from stoker.contract.files import read_regular
 from stoker.contract.record import Record
 from stoker.errors import LaunchFailed
-from stoker.runtime.step import HELPERS, Step
+from stoker.runtime.step import HELPERS, LaunchStep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class MlflowRun(Record):
     job: Job
     watch: Watch
 
-    def give_to(self, worker: Step) -> Step:
+    def give_to(self, worker: LaunchStep) -> LaunchStep:
         """The worker with the run in its environment: clients of MLflow continue it."""
         return worker.replace(environ={**worker.environ, _ID: self.id})
 
@@ -60,7 +60,7 @@ def begin_run(job: Job, watch: Watch, folder: str) -> MlflowRun | None:
 def _run_helper(job: Job, watch: Watch, *arguments: str) -> None:
     # -S: without site-packages it starts quicker; only an ARN needs boto3.
     flags = "-I" if job.environ[_URI].startswith("arn:") else "-IS"
-    step = Step(
+    step = LaunchStep(
         name="MLflow",
         argv=(sys.executable, flags, HELPERS, "mlflow", *arguments),
         environ=job.environ,

@@ -20,7 +20,7 @@ from stoker.runtime.distribution import (
     make_torchrun,
 )
 from stoker.runtime.requirements import make_install_steps
-from stoker.runtime.step import HELPERS, WORKER_GRACE_SECONDS, WORKER_VARIABLE, Step
+from stoker.runtime.step import HELPERS, WORKER_GRACE_SECONDS, WORKER_VARIABLE, LaunchStep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,22 +34,22 @@ PEER_LIMIT_VARIABLE = "STOKER_PEER_LIMIT_SECONDS"
 _TOOLKIT = "from sagemaker_training.cli.train import main; main()"
 
 
-class Plan(Record):
+class LaunchPlan(Record):
     """Everything between the code being there and the user's first line."""
 
     distribution: Distribution
-    preparation: tuple[Step, ...]
-    worker: Step
+    preparation: tuple[LaunchStep, ...]
+    worker: LaunchStep
     left_out: tuple[str, ...] = ()
     """Variables too long for any process; the script reads the config file instead."""
 
 
-def make_fetch_step(job: Job, code: Code, mask: Masker) -> Step | None:
+def make_fetch_step(job: Job, code: Code, mask: Masker) -> LaunchStep | None:
     """How the code gets to /opt/ml/code; None when it can run where it is."""
     if code.source.kind == "folder" and not _is_read_only_channel(code):
         return None
     with_boto3 = code.source.kind == "s3"
-    return Step(
+    return LaunchStep(
         name="fetch code",
         argv=(
             sys.executable,
@@ -66,7 +66,7 @@ def make_fetch_step(job: Job, code: Code, mask: Masker) -> Step | None:
     )
 
 
-def make_plan(job: Job, program: Program, *, crash_dir: str, mask: Masker) -> Plan:
+def make_plan(job: Job, program: Program, *, crash_dir: str, mask: Masker) -> LaunchPlan:
     """The steps of one launch.
 
     Raises:
@@ -74,7 +74,7 @@ def make_plan(job: Job, program: Program, *, crash_dir: str, mask: Masker) -> Pl
     """
     distribution = choose_distribution(job)
     environ, left_out = _worker_environ(job, program, distribution, crash_dir)
-    worker = Step(
+    worker = LaunchStep(
         name=program.target,
         argv=(*_command(program, distribution), *make_arguments(job.hyperparameters.values())),
         environ=environ,
@@ -82,7 +82,7 @@ def make_plan(job: Job, program: Program, *, crash_dir: str, mask: Masker) -> Pl
         grace_seconds=WORKER_GRACE_SECONDS,
     )
     preparation = (*make_install_steps(job, program, mask), *_peer_steps(job, distribution))
-    return Plan(
+    return LaunchPlan(
         distribution=distribution,
         preparation=preparation,
         worker=worker,
@@ -90,7 +90,7 @@ def make_plan(job: Job, program: Program, *, crash_dir: str, mask: Masker) -> Pl
     )
 
 
-def make_toolkit_plan(job: Job, *, crash_dir: str, mask: Masker) -> Plan:
+def make_toolkit_plan(job: Job, *, crash_dir: str, mask: Masker) -> LaunchPlan:
     """The whole job handed to the bundled toolkit: MPI, plug-in modules, or because asked."""
     environ = {
         **job.environ,
@@ -102,7 +102,7 @@ def make_toolkit_plan(job: Job, *, crash_dir: str, mask: Masker) -> Plan:
     if job.paths.root != OPT_ML:
         # The toolkit's own name for another root.
         environ["SAGEMAKER_BASE_DIR"] = job.paths.root
-    worker = Step(
+    worker = LaunchStep(
         name="the stock toolkit",
         mask=mask,  # it prints all hyperparameters
         argv=(sys.executable, "-c", _TOOLKIT),
@@ -110,7 +110,7 @@ def make_toolkit_plan(job: Job, *, crash_dir: str, mask: Masker) -> Plan:
         folder=job.paths.code_dir if os.path.isdir(job.paths.code_dir) else "/",
         grace_seconds=WORKER_GRACE_SECONDS,
     )
-    return Plan(distribution=choose_distribution(job), preparation=(), worker=worker)
+    return LaunchPlan(distribution=choose_distribution(job), preparation=(), worker=worker)
 
 
 def _is_read_only_channel(code: Code) -> bool:
@@ -158,7 +158,7 @@ def _worker_environ(
     return environ, left_out
 
 
-def _peer_steps(job: Job, distribution: Distribution) -> tuple[Step, ...]:
+def _peer_steps(job: Job, distribution: Distribution) -> tuple[LaunchStep, ...]:
     # Studio's local mode sets the variable to skip this wait.
     if len(distribution.hosts) == 1 or job.environ.get("SM_STUDIO_LOCAL_MODE") == "true":
         return ()
@@ -168,7 +168,7 @@ def _peer_steps(job: Job, distribution: Distribution) -> tuple[Step, ...]:
             f"{PEER_LIMIT_VARIABLE} is {limit!r:.80}", fix="use a whole number of seconds"
         )
     return (
-        Step(
+        LaunchStep(
             name="find peers",
             argv=(sys.executable, "-IS", HELPERS, "peers", limit, *distribution.hosts),
             environ=job.environ,

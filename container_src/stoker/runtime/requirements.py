@@ -6,7 +6,7 @@ import os
 import sys
 
 from stoker.contract.files import read_regular
-from stoker.runtime.step import HELPERS, Step
+from stoker.runtime.step import HELPERS, LaunchStep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ _FIX = (
 )
 
 
-def make_install_steps(job: Job, program: Program, mask: Callable[[str], str]) -> tuple[Step, ...]:
+def make_install_steps(
+    job: Job, program: Program, mask: Callable[[str], str]
+) -> tuple[LaunchStep, ...]:
     """One pip run for requirements.txt, one for the project itself, as far as they are there."""
     asked: list[tuple[str, list[str]]] = []
     if program.requirements is not None:
@@ -46,7 +48,7 @@ def make_install_steps(job: Job, program: Program, mask: Callable[[str], str]) -
 
     bar = ("--progress-bar", find_progress_bar())
     return tuple(
-        Step(
+        LaunchStep(
             name=name,
             argv=(*_pip(job), "install", *bar, *_options(job), *arguments),
             environ=_environ(job),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stoker.contract.job import Job
     from stoker.runtime.log import Log
     from stoker.runtime.signals import Signals
-    from stoker.runtime.step import Step
+    from stoker.runtime.step import LaunchStep
 
 FINISH_SECONDS = 60.0
 """What the evaluator gets after the worker's end for the steps it has not evaluated yet."""
@@ -42,11 +42,11 @@ class JobRules:
         """Whether an evaluator was started here: it is the leader's."""
         return self._sidecar is not None
 
-    def make_check_step(self) -> Step:
+    def make_check_step(self) -> LaunchStep:
         """Reads and tries the rules; a mistake ends the job before it costs anything."""
         return self._make_evaluator("check rules", self._job.environ, "--prepare")
 
-    def start(self, worker: Step) -> Sidecar | None:
+    def start(self, worker: LaunchStep) -> Sidecar | None:
         """Starts the evaluator, on the leader; None elsewhere, or if it cannot be started."""
         if not self._job.is_leader:
             return None
@@ -91,7 +91,9 @@ class JobRules:
             self._log.warning(f"{FINISH_VARIABLE} is {text!r:.80}: use whole seconds")
         return FINISH_SECONDS
 
-    def _make_evaluator(self, name: str, environ: Mapping[str, str], *arguments: str) -> Step:
+    def _make_evaluator(
+        self, name: str, environ: Mapping[str, str], *arguments: str
+    ) -> LaunchStep:
         arguments = (*arguments, "--code-dir", self._code_dir)
         return make_helper_step(
             self._job,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stoker.bus.stop import StopRequest
     from stoker.contract.paths import Paths
     from stoker.runtime.signals import Signals
-    from stoker.runtime.step import Step
+    from stoker.runtime.step import LaunchStep
 
 LOOK_SECONDS = 0.5
 """Between two looks for a request to stop."""
@@ -46,7 +46,7 @@ class Sidecar:
     """Started with the worker, in its own session; its failure is never the job's."""
 
     def __init__(
-        self, step: Step, paths: Paths, *, tell: Callable[[str], None] = lambda trouble: None
+        self, step: LaunchStep, paths: Paths, *, tell: Callable[[str], None] = lambda trouble: None
     ) -> None:
         """Args:
             step: how to run it.

@@ -23,7 +23,7 @@ WORKER_GRACE_SECONDS = 112.0
 """SageMaker kills 120 s after SIGTERM; the rest is for the outcome to be written."""
 
 
-class Step(Record):
+class LaunchStep(Record):
     """An argv list with its environment and folder. Never a shell string."""
 
     name: str

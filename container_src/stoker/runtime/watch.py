@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stoker.runtime.log import Log
     from stoker.runtime.profiler import JobProfiler
     from stoker.runtime.sidecar import Sidecar
-    from stoker.runtime.step import Step
+    from stoker.runtime.step import LaunchStep
 
 STDOUT, STDERR = 1, 2
 ENDLESS = float("inf")
@@ -76,7 +76,7 @@ class Watch:
 
     def run(
         self,
-        step: Step,
+        step: LaunchStep,
         start_sidecar: Callable[[], Sidecar | None] | None = None,
         *,
         prepare_end: Callable[[], None] | None = None,
@@ -180,7 +180,12 @@ class _StepRun:
     """One child from start to end."""
 
     def __init__(
-        self, watch: Watch, step: Step, child: Child, pumps: list[Pump], sidecar: Sidecar | None
+        self,
+        watch: Watch,
+        step: LaunchStep,
+        child: Child,
+        pumps: list[Pump],
+        sidecar: Sidecar | None,
     ) -> None:
         self._signals = watch.signals
         self._log = watch.log

@@ -16,7 +16,7 @@ from torch import distributed
 from stoker.contract.process_end import Stage, at_end, finish_in_child
 from stoker.debugging.hook.capture import Capture
 from stoker.debugging.hook.config import HookConfig
-from stoker.debugging.hook.recorder import Recorder, Sink
+from stoker.debugging.hook.recorder import Sink, TensorRecorder
 from stoker.debugging.need import Need
 from stoker.debugging.tensors.background import END_SECONDS
 from stoker.debugging.tensors.end_marker import Claim, mark_end, unmark_end
@@ -76,7 +76,7 @@ class Hook:
         # The script may change its working folder before the first step, or between two.
         self._config, self._folder = config, os.path.abspath(folder)
         self._needs, self._place, self._sink = needs, place, sink
-        self._recorder: Recorder | None = None
+        self._recorder: TensorRecorder | None = None
         self._claim: Claim | None = None
         self._is_closed = False
         self._wait: Callable[[], object] = _nothing
@@ -145,7 +145,7 @@ class Hook:
             if self._claim is not None:
                 self._claim.release()
 
-    def _start(self) -> Recorder | None:
+    def _start(self) -> TensorRecorder | None:
         """Before each step: who saves it. None also takes the hook off."""
         if _has_smdebug_hook():
             _warn(
@@ -163,7 +163,7 @@ class Hook:
             self._give_up(is_end=False)
         return self._recorder
 
-    def _make_recorder(self) -> Recorder | None:
+    def _make_recorder(self) -> TensorRecorder | None:
         """Now and not before: a process may import torch and never train."""
         rank, ranks = self._place.rank, self._place.ranks
         if distributed.is_available() and distributed.is_initialized():
@@ -175,7 +175,7 @@ class Hook:
         worker = f"worker_{rank}"
         if not self._claim_folder(worker):
             return None
-        recorder = Recorder(
+        recorder = TensorRecorder(
             self._config,
             self._folder,
             needs=self._needs,

@@ -26,13 +26,13 @@ from stoker.debugging.hook.models import (
     unwrap,
 )
 from stoker.debugging.hook.open_step import OpenStep
-from stoker.debugging.hook.plan import Plan, Plans
-from stoker.debugging.hook.recorder import Recorder
+from stoker.debugging.hook.plan import CapturePlan, CapturePlans
+from stoker.debugging.hook.recorder import TensorRecorder
 from stoker.debugging.step_tensors import Mode
 
 _MOST_FROZEN_CALLS = 8
 
-Start = Callable[[], Recorder | None]
+Start = Callable[[], TensorRecorder | None]
 Guard = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -46,7 +46,7 @@ class Capture:
             guard: made around each function that torch calls, so that none of them raises.
         """
         self._start = start
-        self._recorder: Recorder | None = None
+        self._recorder: TensorRecorder | None = None
         self._guard = guard
         self._models = Models()
         self._is_loss: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
@@ -63,7 +63,7 @@ class Capture:
         """Of frozen models, after that, which had been called in this step already."""
         # torch's global hook: of all optimizers, also those that are made later.
         self._optimizers = register_optimizer_step_post_hook(self._learn)
-        self._plans = Plans()
+        self._plans = CapturePlans()
         self._gradients: list[RemovableHandle] = []
         self._listened: set[Model] = set()
         """The models whose gradients are waited for."""
@@ -209,7 +209,7 @@ class Capture:
         if loss is not None and not self._has_loss:  # made within a compiled model
             self._take_loss(f"{model.label}_loss", kind, (), loss)
 
-    def _take_parameters(self, step: OpenStep, plan: Plan) -> None:
+    def _take_parameters(self, step: OpenStep, plan: CapturePlan) -> None:
         found = list(plan.parameters())
         if not found:
             return
@@ -225,7 +225,7 @@ class Capture:
             if other is not model and other.has_trainable:
                 self._listen_to_gradients(other, self._plans.of(step.forms, other))
 
-    def _listen_to_gradients(self, model: Model, plan: Plan) -> None:
+    def _listen_to_gradients(self, model: Model, plan: CapturePlan) -> None:
         if self._mode != "TRAIN" or model in self._listened:
             return
         self._listened.add(model)
@@ -237,7 +237,7 @@ class Capture:
                 handle = parameter.register_hook(take)  # type: ignore[no-untyped-call]
                 self._gradients.append(handle)
 
-    def _listen_inside(self, plan: Plan, *, exclude: nn.Module) -> None:
+    def _listen_inside(self, plan: CapturePlan, *, exclude: nn.Module) -> None:
         """Of the modules inside, those with something that is wanted; until the call ends."""
         for name, module, is_of_loss in plan.modules():
             if module is exclude:

@@ -34,7 +34,7 @@ class WantedParameter(NamedTuple):
         return copies * padded_bytes(weight.numel() * saved_type(weight.dtype).itemsize)
 
 
-class Plan:
+class CapturePlan:
     """For one model, and one set of what is due together."""
 
     def __init__(self, forms: Forms, model: Model) -> None:
@@ -97,18 +97,18 @@ class Plan:
         )
 
 
-class Plans:
+class CapturePlans:
     """One for each model and set; gone once the model is, and another comes."""
 
     def __init__(self) -> None:
-        self._made: weakref.WeakKeyDictionary[Forms, dict[Model, Plan]]
+        self._made: weakref.WeakKeyDictionary[Forms, dict[Model, CapturePlan]]
         self._made = weakref.WeakKeyDictionary()
 
-    def of(self, forms: Forms, model: Model) -> Plan:
+    def of(self, forms: Forms, model: Model) -> CapturePlan:
         plans = self._made.setdefault(forms, {})
         plan = plans.get(model)
         if plan is None or plan.changes != model.changes:
             for gone in [m for m in plans if m.module is None]:
                 del plans[gone]
-            plan = plans[model] = Plan(forms, model)
+            plan = plans[model] = CapturePlan(forms, model)
         return plan

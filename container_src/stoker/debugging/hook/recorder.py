@@ -49,7 +49,7 @@ class Sink(Protocol):
         """
 
 
-class Recorder:
+class TensorRecorder:
     """Saves what is due, for one worker."""
 
     def __init__(

@@ -43,7 +43,7 @@ _MOST_ERROR_CHARACTERS = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class KeeperPlan:
     """What a keeper runs."""
 
     job: str
@@ -78,12 +78,12 @@ class KeeperFolder:
             return False
         return self.read_identity("keeper") is None
 
-    def write_plan(self, plan: Plan) -> None:
+    def write_plan(self, plan: KeeperPlan) -> None:
         self._write("plan", asdict(plan))
 
-    def read_plan(self) -> Plan | None:
+    def read_plan(self) -> KeeperPlan | None:
         raw = self._read("plan")
-        return None if raw is None else Plan(**{**raw, "argv": tuple(raw["argv"])})
+        return None if raw is None else KeeperPlan(**{**raw, "argv": tuple(raw["argv"])})
 
     def write_identity(self, who: str, identity: Identity) -> None:
         self._write(who, asdict(identity))
@@ -154,7 +154,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _set_stage(plan: Plan, folder: Path, log: int) -> None:
+def _set_stage(plan: KeeperPlan, folder: Path, log: int) -> None:
     adopt_orphans()
     if plan.mounts:
         mount_all(plan.mounts)
@@ -168,7 +168,7 @@ def _set_stage(plan: Plan, folder: Path, log: int) -> None:
             os.write(log, said.encode())
 
 
-def _launch(plan: Plan, log: int) -> int:
+def _launch(plan: KeeperPlan, log: int) -> int:
     process = subprocess.Popen(
         plan.argv,
         env=plan.environment,

@@ -15,7 +15,7 @@ import stoker
 from stoker.contract.files import write_atomically
 from stoker.contract.paths import OPT_ML, ROOT_VARIABLE, Paths
 from stoker.platform.engines.engine import EngineFailed, Launch, make_overlay_options
-from stoker.platform.engines.keeper import MARK, Plan
+from stoker.platform.engines.keeper import MARK, KeeperPlan
 from stoker.platform.model.mount import Mount
 
 # /opt/ml as a whole path or the beginning of one, not as the end of another.
@@ -138,7 +138,7 @@ def make_plan(
     mark: str,
     gives_names: bool,
     mounts: tuple[tuple[str, str, str], ...] = (),
-) -> Plan:
+) -> KeeperPlan:
     """What a keeper needs to know.
 
     Args:
@@ -148,7 +148,7 @@ def make_plan(
         gives_names: whether the peers are to be found by name; else the machine knows them.
         mounts: what the run alone sees, as the keeper reads them.
     """
-    return Plan(
+    return KeeperPlan(
         job=launch.job,
         host=launch.host,
         attempt=launch.attempt,

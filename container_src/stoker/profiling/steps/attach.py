@@ -19,10 +19,10 @@ from stoker.contract.rank import read_rank
 from stoker.profiling.steps import step_timer
 from stoker.profiling.steps.facts import Process
 from stoker.profiling.steps.loaders import watch_loaders
-from stoker.profiling.steps.recorder import Recorder
+from stoker.profiling.steps.recorder import StepRecorder
 
 
-def record_steps(listen: Callable[[Callable[..., Any]], object]) -> Recorder | None:
+def record_steps(listen: Callable[[Callable[..., Any]], object]) -> StepRecorder | None:
     """Records the steps of this process from now on; None if the job does not ask for it.
 
     Args:
@@ -39,7 +39,7 @@ def record_steps(listen: Callable[[Callable[..., Any]], object]) -> Recorder | N
         rank.count if rank is not None else 1,
         is_launched=rank is not None,
     )
-    recorder = Recorder(settings, process, refresh=Refresh(job, settings))
+    recorder = StepRecorder(settings, process, refresh=Refresh(job, settings))
     recorder.attach()
     watch_loaders(recorder)
     torch.autograd.backward = recorder.backward(torch.autograd.backward)
@@ -50,7 +50,7 @@ def record_steps(listen: Callable[[Callable[..., Any]], object]) -> Recorder | N
     return recorder
 
 
-def watch_transfers(recorder: Recorder) -> None:
+def watch_transfers(recorder: StepRecorder) -> None:
     """Times the copies to the accelerator that a script asks for."""
     tensor: Any = torch.Tensor
     for name in ("to", "cuda"):

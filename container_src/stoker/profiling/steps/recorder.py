@@ -35,7 +35,7 @@ _MOST_EARLY = 16
 _LOG = logging.getLogger(__name__)
 
 
-class Recorder:
+class StepRecorder:
     """Receives what this process does and passes on its steps.
 
     Each method is called from within the script's own calls, so none of them raises: after an

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from stoker.profiling.steps.recorder import Recorder
+    from stoker.profiling.steps.recorder import StepRecorder
 
 _TRAINER = ("Trainer", ("save_checkpoint",), "checkpoint")
 _CALLS = {
@@ -18,7 +18,7 @@ _CALLS = {
     "pytorch_lightning.trainer.trainer": _TRAINER,
     "safetensors.torch": ("", ("save_file", "save_model"), "checkpoint"),
     # A thread does the saving: what the training waits for is the copy, and the save before.
-    "stoker.checkpoints.recorder": ("Recorder", ("save", "finish"), "checkpoint"),
+    "stoker.checkpoints.recorder": ("CheckpointRecorder", ("save", "finish"), "checkpoint"),
     "stoker.worker.script_job": ("Job", ("log",), "logging"),
     "torch.distributed.checkpoint.state_dict_saver": ("", ("save", "async_save"), "checkpoint"),
     "torch.utils.tensorboard.writer": ("SummaryWriter", ("add_",), "logging"),
@@ -34,7 +34,7 @@ class TimedCalls:
     """Times the calls of the modules that the script has imported, once steps are recorded."""
 
     def __init__(self) -> None:
-        self._recorder: Recorder | None = None
+        self._recorder: StepRecorder | None = None
         self._loaded: list[str] = []
         """Before there was a recorder."""
 
@@ -45,14 +45,14 @@ class TimedCalls:
         else:
             _time(self._recorder, module)
 
-    def start(self, recorder: Recorder) -> None:
+    def start(self, recorder: StepRecorder) -> None:
         """Steps are recorded from now on."""
         self._recorder = recorder
         for module in self._loaded:
             _time(recorder, module)
 
 
-def _time(recorder: Recorder, module: str) -> None:
+def _time(recorder: StepRecorder, module: str) -> None:
     import sys
 
     from stoker.profiling.steps.step_timer import PARTS
