@@ -62,6 +62,8 @@ class RunStore:
         self._connection = sqlite3.connect(
             file, timeout=_BUSY_SECONDS, check_same_thread=False, isolation_level=None
         )
+        # Readers do not wait for a writer. A killed process loses nothing, a power cut at most
+        # the last transactions: the file stays whole.
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.executescript(_SCHEMA + series.SCHEMA)
@@ -76,6 +78,7 @@ class RunStore:
         """What is done inside is done wholly or not at all; may be nested."""
         with self._lock:
             if not self._depth:
+                # At once: one that begins as a reader can be refused when it comes to write.
                 self._connection.execute("BEGIN IMMEDIATE")
             self._depth += 1
             try:
@@ -157,6 +160,7 @@ class RunStore:
         """All records of a kind, oldest first; parsed again only if one may have changed."""
         with self._lock:
             # A client that pages through 10,000 runs asks for all of them a hundred times.
+            # data_version tells of changes by other connections, but not of our own.
             other = self._select("PRAGMA data_version")[0]
             version = (self._changes.get(kind.__name__, 0), other)
             known = self._known.get(kind.__name__)

@@ -66,6 +66,7 @@ def _read_metrics(row: RunRow) -> dict[str, str]:
 
 def _read_inputs(row: RunRow) -> dict[str, str]:
     lineage = row.run.lineage
+    # Of a hash `sha256:` and twelve digits, as many as of a commit.
     found = {
         name: f"{part.get('uri', '')} {part.get('hash', '')[:19]}".strip()
         for name, part in lineage.get("inputs", {}).items()

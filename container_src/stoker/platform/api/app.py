@@ -129,6 +129,7 @@ class _Wire:
             require_password(message, keys)
         else:
             require_signature(message, signature, credentials=keys, payload_hash=hashed)
+        # A service that is only refused has no threads of its own.
         workers = self._workers.get(service.name, self._workers[""])
         answer = await workers.run(partial(service.answer, message, body, request_id))
         content_type = service.protocol.content_type

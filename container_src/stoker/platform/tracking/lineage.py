@@ -116,6 +116,7 @@ class LineageOperations:
             arn = _make_arn(kind, params[f"{word}Name"])
         with refusing(word, arn):
             found = self._store.read(LineageEntity, arn)
+        # The store has all three kinds in one table, and an ARN may be of another one.
         if found.kind != kind:
             raise resource_not_found(f"{word} '{arn}' does not exist.")
         return found
@@ -200,6 +201,7 @@ class LineageOperations:
         with self._store.transaction():
             for arn in (source, target):
                 self._require(arn)
+            # Deeper than any graph here: a cycle must not be missed for its length.
             if source.lower() == target.lower() or source.lower() in set(
                 self._walk([target], "Descendants", 10_000)
             ):
@@ -224,6 +226,7 @@ class LineageOperations:
             self._store.read(*found)
 
     def _edges(self, *, source: str | None = None, target: str | None = None) -> list[Link]:
+        # That a run is a member of a trial is a link of the store, too, but not of lineage.
         edges = self._store.links(source=source, target=target)
         return [edge for edge in edges if edge.kind != MEMBER]
 

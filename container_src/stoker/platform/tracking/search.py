@@ -147,6 +147,7 @@ def _fits(each: Mapping[str, str], document: Mapping[str, Any], prefix: str) -> 
         return bool(values) == (operator == "Exists")
     if "Value" not in each:
         raise validation(f"The filter on '{each['Name']}' needs a Value for {operator}.")
+    # Of several values (tags, say) none may be equal; for all other operators one is enough.
     if operator == "NotEquals":
         return not any(_OPERATORS["Equals"](value, each["Value"]) for value in values)
     return any(_OPERATORS[operator](value, each["Value"]) for value in values)
@@ -200,6 +201,7 @@ def _unwrap(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 def _compare(value: Any, text: str) -> int | None:  # noqa: ANN401 - JSON
     """Negative, 0 or positive; None for what cannot be compared."""
+    # To Python a bool is a number, too.
     if isinstance(value, bool):
         return None
     try:
