@@ -14,12 +14,13 @@ It leaves the container with the job's output, so a job of the cloud brings it h
 from __future__ import annotations
 
 import os
+from itertools import islice
 
 from stoker.contract.quick_json import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
     from typing import Any
 
@@ -104,6 +105,24 @@ def hash_folder(folder: str | Path) -> dict[str, Any]:
         found["hashed"] = "names, sizes and times"
     if len(files) == _MOST_FILES:
         found["hashed"] = f"the first {_MOST_FILES} files"
+    return {**found, "hash": f"sha256:{digest.hexdigest()}"}
+
+
+def hash_listing(objects: Iterable[tuple[str, str, int]]) -> dict[str, Any]:
+    """Number and size of objects on S3, and one hash over what S3 lists: nothing is read.
+
+    Args:
+        objects: key, ETag and size of each, in the order of keys; the first 20,000 count.
+    """
+    import hashlib
+
+    digest, count, size_bytes = hashlib.sha256(), 0, 0
+    for key, etag, size in islice(objects, _MOST_FILES):
+        digest.update(f"{key}\0{etag}\n".encode())
+        count, size_bytes = count + 1, size_bytes + size
+    found: dict[str, Any] = {"objects": count, "bytes": size_bytes}
+    if count == _MOST_FILES:
+        found["hashed"] = f"the first {_MOST_FILES} objects"
     return {**found, "hash": f"sha256:{digest.hexdigest()}"}
 
 

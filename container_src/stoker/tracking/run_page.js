@@ -98,7 +98,7 @@ function drawTable() {
     for (const column of columns) {
       const cell = line.insertCell(), v = column.get(run);
       if (column.key === "name" && selected.has(run.i)) { const dot = document.createElement("i"); dot.className = "dot"; dot.style.background = colorOf(run.i); cell.append(dot); }
-      const odd = column.odd ? column.odd(run) : "";  // a last value such as NaN
+      const odd = column.odd ? column.odd(run) : "";  // NaN or infinity
       cell.append(odd || (column.show || show)(v));
       cell.title = isMissing(v) ? odd : String(v);
       if (column.key === "status") cell.className = run.status;

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.platform.local_server import wait_until
+from tests.platform.local_server import channel, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,11 @@ def test_a_job_has_its_run_and_leaves_what_it_was(module_server, api, tmp_path):
         run = json.load(urllib.request.urlopen(request))["run"]["info"]
         print("SEEN", run["run_name"], e["MLFLOW_EXPERIMENT_NAME"])
     """
+    data = server.put("data/inside/a.csv", "1,2")
     server.submit(
         "inside",
         script,
+        InputDataConfig=[channel("train", data)],
         HyperParameters={"lr": "0.5"},
         Environment={"STOKER_GIT_COMMIT": "0123456789-dirty"},
         MlflowConfig={
@@ -88,6 +90,9 @@ def test_a_job_has_its_run_and_leaves_what_it_was(module_server, api, tmp_path):
     stoker(server, "import", output.rpartition("/")[0], "--experiment", "Cloud", *place)
     imported = json.loads(stoker(server, "show", "inside", "--json", *place))
     assert (imported["experiment"], imported["parameters"]["lr"]) == ("Cloud", 0.5)
+    own = json.loads(stoker(server, "show", "inside", "--json", "--root", str(server.root.folder)))
+    assert imported["lineage"]["inputs"]["train"] == own["lineage"]["inputs"]["train"]
+    assert own["lineage"]["inputs"]["train"]["hash"].startswith("sha256:")
     loss = imported["metrics"]["loss"]
     assert (loss["count"], loss["last"]) == (3, pytest.approx(1 / 21))
 

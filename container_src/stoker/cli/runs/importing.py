@@ -12,13 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stoker.bus.run_file import FILE_NAME, MOST_BYTES, parse_run_file
+from stoker.bus.run_file import FILE_NAME, MOST_BYTES, hash_listing, parse_run_file
+from stoker.machine.aws import aws_errors, make_session
 from stoker.machine.failures import UsageRefused
 from stoker.machine.places import open_place
 from stoker.metrics.jsonl import parse_lines
 from stoker.platform.tracking.job_facts import make_trial_name
 from stoker.platform.tracking.tracked import add_experiment, find_or_add, join_trial
-from stoker.storage.s3 import S3Prefix
+from stoker.storage.s3 import S3Prefix, split_uri
 from stoker.tracking.records import Artifact, Experiment, Run, RunStatus, Trial
 from stoker.tracking.series import MOST_SECONDS, MOST_STEP, Point
 from stoker.tracking.store import RecordExists, RunStore
@@ -32,6 +33,7 @@ _STATUSES: Mapping[str, RunStatus] = {
     "Stopped": "Stopped",
 }
 _BATCH = 50_000
+_LONGEST_ERROR = 200
 _PART: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("uri", "hash", "hashed", "error", "git_commit"), str),
     **dict.fromkeys(("objects", "bytes"), int),
@@ -165,7 +167,44 @@ def _import_one(store: RunStore, found: FoundRun, experiment: str) -> Imported:
     except RecordExists:
         problem = f"there is a run of this name; to replace it: stoker runs rm {run.name}"
         return Imported(place=found.place, run=run.name, problem=problem, is_known=True)
+    if found.place.startswith("s3://"):  # else there may be no credentials
+        _add_hashes(store, run)
     return Imported(place=found.place, run=run.name)
+
+
+def _add_hashes(store: RunStore, run: Run) -> None:
+    """What the container does not know of its channels: it lists none of them."""
+    inputs = {
+        name: {**part, **_hash_input(part["uri"], run.ended or 0.0)} if _is_open(part) else part
+        for name, part in run.lineage["inputs"].items()
+    }
+    lineage = {**run.lineage, "inputs": inputs}
+    store.change(Run, run.name, lambda old: replace(old, lineage=lineage))
+
+
+def _is_open(part: Mapping[str, Any]) -> bool:
+    return str(part.get("uri", "")).startswith("s3://") and "hash" not in part
+
+
+def _hash_input(uri: str, ended: float) -> dict[str, Any]:
+    """The hash that the platform makes for its own jobs, of the objects as they are now."""
+    bucket, key = split_uri(uri)
+    newest = 0.0
+
+    def list_objects() -> Iterator[tuple[str, str, int]]:
+        nonlocal newest
+        lists = make_session().client("s3").get_paginator("list_objects_v2")
+        for page in lists.paginate(Bucket=bucket, Prefix=key):
+            for each in page.get("Contents", ()):
+                newest = max(newest, each["LastModified"].timestamp())
+                yield each["Key"], each["ETag"], each["Size"]
+
+    try:
+        found = hash_listing(list_objects())
+    except aws_errors() as error:
+        return {"error": f"{error}"[:_LONGEST_ERROR]}
+    # Another hash than that of another job then does not say that the two had other data.
+    return {**found, "hashed": "after a change since the job"} if newest > ended else found
 
 
 def make_run(facts: Mapping[str, Any]) -> Run:

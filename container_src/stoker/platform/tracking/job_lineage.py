@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping
-from itertools import islice
 from typing import Any
 
-from stoker.bus.run_file import GIT_VARIABLE, hash_folder, parse_git
+from stoker.bus.run_file import GIT_VARIABLE, hash_folder, hash_listing, parse_git
 from stoker.contract.code import CODE_CHANNEL
 from stoker.errors import HostError
 from stoker.platform.data.storage import Storage
@@ -20,9 +18,6 @@ from stoker.platform.tracking.lineage import make_entity
 from stoker.platform.tracking.tracked import find_or_add, make_arn
 from stoker.tracking.records import Artifact, LineageEntity, Link, Run
 from stoker.tracking.store import RunStore
-
-_MOST_OBJECTS = 20_000
-"""Of one input; a hash over more would take too long."""
 
 _CODE = "sagemaker_submit_directory"
 MODEL = "SageMaker.ModelArtifact"
@@ -117,18 +112,8 @@ def hash_objects(uri: str, storage: Storage) -> dict[str, Any]:
     """One hash over the names and contents of everything under a prefix, or in a folder."""
     if folder := parse_folder(uri):
         return {"uri": uri, **hash_folder(folder)}
-    digest, count, size_bytes = hashlib.sha256(), 0, 0
+    listed = ((each.uri.key, each.etag, each.size_bytes) for each in storage.list(uri))
     try:
-        for stored in islice(storage.list(uri), _MOST_OBJECTS):
-            digest.update(f"{stored.uri.key}\0{stored.etag}\n".encode())
-            count, size_bytes = count + 1, size_bytes + stored.size_bytes
+        return {"uri": uri, **hash_listing(listed)}
     except HostError as error:
         return {"uri": uri, "error": error.message}
-    found: dict[str, Any] = {"uri": uri, "objects": count, "bytes": size_bytes}
-    if count == _MOST_OBJECTS:
-        return {**found, "hashed": f"the first {_MOST_OBJECTS} objects", "hash": _hex(digest)}
-    return {**found, "hash": _hex(digest)}
-
-
-def _hex(digest: hashlib._Hash) -> str:
-    return f"sha256:{digest.hexdigest()}"
