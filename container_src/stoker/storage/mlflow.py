@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -218,6 +219,7 @@ def make_metric(name: str, value: float, *, time_ms: int, step: int) -> dict[str
     return {"key": name, "value": spelled, "timestamp": time_ms, "step": step}
 
 
+@lru_cache(maxsize=1024)  # a batch has few names, and each a thousand times
 def clean_name(name: str) -> str:
     """The name of a parameter, metric or tag as every MLflow server takes it.
 
