@@ -10,7 +10,7 @@ from stoker.storage.mlflow import clean_name
 from stoker.tracking.store import RunStore
 
 INVALID, MISSING = "INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"
-BAD_NAMES = ("acc@5", "a$b", "/x", "a/../b", "a//b", "a/", "..", "..x", "k" * 251, "a\n")
+BAD_NAMES = ("acc@5", "a$b", "/x", "a/../b", "a//b", "a/", "..", "..x", "k" * 251, "a\tb")
 
 
 @pytest.fixture
