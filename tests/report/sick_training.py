@@ -81,6 +81,10 @@ def make_model(width=WIDTH):
     return model, torch.optim.SGD(model.parameters(), lr=0.01)
 
 
+def save_slowly(model):
+    torch.save(model.state_dict(), SlowFile(), _use_new_zipfile_serialization=False)
+
+
 def update(model, optimizer, batch):
     loss = model(batch).square().mean()
     optimizer.zero_grad()
@@ -121,7 +125,7 @@ def checkpoint():
 
     def save():
         with saving:
-            torch.save(model.state_dict(), SlowFile(), _use_new_zipfile_serialization=False)
+            save_slowly(model)
 
     train(model, optimizer, DataLoader(Data(STEPS * 4), batch_size=4), after=save)
     return {"seconds": saving.seconds}
@@ -202,7 +206,7 @@ def memory():
 
 
 def skew(sickness="skew"):
-    """Rank 1 loads slowly, and rank 0 waits for it: this process only starts both."""
+    """Rank 1 is slow, or rank 0 saves alone: the other waits. This process only starts both."""
     if "RANK" not in os.environ:
         argv = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", __file__]
         subprocess.run([sys.executable, *argv, *sys.argv[1:]], check=True)
@@ -213,9 +217,23 @@ def skew(sickness="skew"):
     model = nn.parallel.DistributedDataParallel(model)
     wait = Watch()
     delay = 0.05 / 32 if rank and sickness == "skew" else 0.0
-    train(model, optimizer, DataLoader(Data(STEPS * 32, delay), batch_size=32), wait)
+    saving = Watch()
+
+    def save():
+        if sickness == "lonely" and not rank:
+            with saving:
+                save_slowly(model)
+
+    train(model, optimizer, DataLoader(Data(STEPS * 32, delay), batch_size=32), wait, save)
     torch.distributed.destroy_process_group()
+    if sickness == "lonely":
+        return None if rank else {"seconds": saving.seconds}
     return {"seconds": wait.seconds} if rank else None
+
+
+def lonely_checkpoint():
+    """Rank 0 saves, as is usual, and rank 1 waits for it."""
+    return skew("lonely")
 
 
 def equal_ranks():

@@ -158,6 +158,7 @@ def _render_missing(missing: Sequence[str]) -> str:
 def _render_footer(bill: Bill) -> str:
     source = escape(bill.price_source)
     return (
-        f"Prices: {source}. Seconds in steps are the mean over all ranks. Timelines: drag to "
-        f"zoom, double-click for everything. Made by Stoker, {now_text()}"
+        f"Prices: {source}. Seconds in steps are the mean over all ranks, but checkpoints, "
+        "evaluation and logging of one rank, for which the others wait, count whole. Timelines: "
+        f"drag to zoom, double-click for everything. Made by Stoker, {now_text()}"
     )

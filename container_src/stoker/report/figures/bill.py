@@ -150,7 +150,10 @@ def training_bounds(profile: Profile) -> tuple[float, float] | None:
 
 
 def split_training(profile: Profile, bounds: tuple[float, float]) -> dict[str, float]:
-    """The time of the script under its headings, in the mean over the ranks."""
+    """The time of the script under its headings, in the mean over the ranks.
+
+    Of what one rank does while the others wait for it, all its time counts.
+    """
     ranks: dict[tuple[str, int], list[StepSeries]] = {}
     for one in profile.steps:
         if len(one):
@@ -159,7 +162,28 @@ def split_training(profile: Profile, bounds: tuple[float, float]) -> dict[str, f
     tails = {(facts.host, facts.rank): facts.tail for facts in profile.facts}
     split = [_split_rank(series, bounds, tails.get(rank, {})) for rank, series in ranks.items()]
     names = split[0].keys()
-    return {name: float(np.mean([one[name] for one in split])) for name in names}
+    means = {name: float(np.mean([one[name] for one in split])) for name in names}
+    _count_waiting(split, means)
+    return means
+
+
+_ALONE = ("checkpoint", "evaluation", "logging")
+"""What often one rank does alone."""
+_WAITING = ("compute", "other", "idle", "finish")
+"""Where the others wait for it: in backward, where gradients are exchanged, at a barrier, or when
+they have ended."""
+
+
+def _count_waiting(split: Sequence[Mapping[str, float]], means: dict[str, float]) -> None:
+    """What one rank does alone costs the job all of its time: the others wait meanwhile."""
+    for name in _ALONE:
+        for place in _WAITING:
+            alone = max(one[name] for one in split) - means[name]
+            # The rank that waits least shows how much of it is no waiting.
+            waiting = means[place] - min(one[place] for one in split)
+            moved = max(0.0, min(alone, waiting))
+            means[name] += moved
+            means[place] -= moved
 
 
 _PARTS = {

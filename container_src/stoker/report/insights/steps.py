@@ -41,6 +41,8 @@ def find_skew(run: Run, bill: Bill) -> Insight | None:
             - min(float(np.median(one.part(name) / one.counts)) for one in others)
         ),
     )
+    if part in ("checkpoint", "logging"):
+        return None  # usually one rank's alone: they have insights of their own
     return Insight(
         key="skew",
         title=f"{slowest} is slower than the others, which wait for it: "
