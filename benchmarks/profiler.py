@@ -7,8 +7,8 @@ DataLoader: without a profiler, with ours (`STOKER_PROFILE=auto`, the sampler's 
 included), with TraceML 0.5.0 as its documentation has it for a loop written by hand (`traceml
 run`, `trace_step`), and with the hook of smdebug 1.0.34, fixed only as far as it takes to run, and
 a profilerconfig.json that asks for its timeline of every step (it saves no tensors, and its
-operator profiles need a torch before 2.0). Four processes take turns, a round of steps each; the
-first round warms up.
+operator profiles need a torch before 2.0). Four processes take turns, a round of steps each, six
+times as many for the small net; the first round warms up.
 The figures are medians of the rounds, in CPU time of the process: with one thread that is the time
 of the step, and it hardly depends on what else the machine does. Of the small net, what is added
 to a step is compared; and that with the step of the large net, as a profiler that only counts
@@ -56,7 +56,8 @@ def measure(args: argparse.Namespace) -> list[Figure]:
     make_traceml_venv()
     make_stock_smdebug()
     large = _race("large", args.rounds, args.steps)
-    small = _race("small", args.rounds, SMALL_STEPS)
+    # A round of the small net takes a tenth of a second: seven are too few on a busy machine.
+    small = _race("small", 6 * args.rounds, SMALL_STEPS)
     added = {who: 1e3 * (small[who] - small["none"]) for who in WORKERS[1:]}
     ours_ms, psutil_ms = _compare_samples()
     return [
