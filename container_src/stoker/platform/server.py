@@ -202,6 +202,7 @@ async def _answer_requests(parts: _Parts, addresses: tuple[str, ...], port: int)
 
 
 def _announce(parts: _Parts, port: int) -> None:
+    host = parts.engine.s3_host()
     server = ServerInfo(
         pid=os.getpid(),
         endpoint=f"http://{LOOPBACK}:{port}",
@@ -209,6 +210,7 @@ def _announce(parts: _Parts, port: int) -> None:
         reason=parts.engine.reason,
         s3_port=parts.s3.port,
         started=time.time(),
+        container_endpoint=f"http://{host}:{port}" if host != LOOPBACK else "",
     )
     remember_port(parts.root, "api", port)
     write_server_info(parts.root, server)

@@ -61,6 +61,8 @@ def make_variables(
         "PYTHONUNBUFFERED": "1",
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
         "SAGEMAKER_USER_CONFIG_OVERRIDE": str(root.sdk_config_file),
+        # For the SDKs' own local mode, whose containers have another loopback.
+        "STOKER_CONTAINER_ENDPOINT": server.container_endpoint,
         _METADATA: str(root.notebook_metadata_file),
         **_path(root, environ),
         **_no_proxy(environ),

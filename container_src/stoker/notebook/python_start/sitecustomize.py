@@ -13,6 +13,9 @@ Both SDKs sleep 5 to 10 s between two looks at a job, and SDK v2 looks at its st
 So their modules get a `time` of their own, whose `sleep` is short as long as the endpoint of AWS
 is this machine's; otherwise it is the ordinary one.
 
+Two things more of SDK v2: what local jobs did is not reported to AWS, and the containers of its
+own local mode are told where they reach the platform's S3.
+
 Standard library only, and old syntax: it runs in the user's Python, where Stoker need not be.
 """
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+    from typing import Any
 
 _VARIABLE = "STOKER_NOTEBOOK_METADATA"
 # SDK v2; SDK v3; sagemaker-core 1, of which SDK v2's `sagemaker.modules` is made.
@@ -52,6 +56,9 @@ _WAITING = {
     "sagemaker.core.common_utils": False,
     "sagemaker_core.main.resources": False,
 }
+# Its containers are given the address of S3 that the SDK itself uses: they have another loopback.
+_LOCAL_MODE, _S3_ENDPOINT = "sagemaker.local.image", "AWS_ENDPOINT_URL_S3"
+_CONTAINERS = "STOKER_CONTAINER_ENDPOINT"
 _SHORTEST_SECONDS, _LONGEST_SECONDS, _SHARE = 0.5, 2.0, 0.05
 # Half a second of waiting then counts as the 30 s after which SDK v2 looks at the status.
 _HASTE = 60
@@ -59,7 +66,7 @@ _HASTE = 60
 
 def adapt_sdks(file: str) -> None:
     """Name the file to the SDKs, loaded already or later, and let them wait for local jobs."""
-    for name in {*_MODULES, *_WAITING, _TELEMETRY}:
+    for name in {*_MODULES, *_WAITING, _TELEMETRY, _LOCAL_MODE}:
         if name in sys.modules:
             _adapt(sys.modules[name], name, file)
     sys.meta_path[:] = [
@@ -77,6 +84,8 @@ def _adapt(module: ModuleType, name: str, file: str) -> None:
     send = getattr(module, _SEND, None) if name == _TELEMETRY else None
     if send is not None:
         setattr(module, _SEND, lambda *given: None if _is_local() else send(*given))
+    if name == _LOCAL_MODE and hasattr(module, "_SageMakerContainer"):
+        _adapt_local_mode(module._SageMakerContainer)
     if name in _WAITING and getattr(module, "time", None) is time:
         setattr(module, "time", _Clock(looks_by_subtraction=_WAITING[name]))  # noqa: B010 - a module has no such type
 
@@ -84,6 +93,25 @@ def _adapt(module: ModuleType, name: str, file: str) -> None:
 def _make_sts_address(regional: Callable[[str], str]) -> Callable[[str], str]:
     """The SDK's function that names the region's STS, unless the endpoint is this machine's."""
     return lambda region: _find_local_endpoint("STS") or regional(region)
+
+
+def _adapt_local_mode(container: Any) -> None:  # noqa: ANN401 - a class of the user's SDK
+    """Let containers of the SDK's local mode reach the platform's S3 by an address they have."""
+    write = container._generate_compose_file
+
+    def write_for_containers(
+        self: object,
+        command: str,
+        additional_volumes: object = None,
+        additional_env_vars: dict[str, str] | None = None,
+    ) -> object:
+        given = dict(additional_env_vars or {})
+        reachable = os.environ.get(_CONTAINERS)  # noqa: TID251 - as below
+        if reachable and given.get(_S3_ENDPOINT, "") == _find_local_endpoint("S3"):
+            given[_S3_ENDPOINT] = reachable
+        return write(self, command, additional_volumes, given)
+
+    container._generate_compose_file = write_for_containers
 
 
 class _Clock:
@@ -141,7 +169,7 @@ class _SdkFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in {*_MODULES, *_WAITING, _TELEMETRY}:
+        if name not in {*_MODULES, *_WAITING, _TELEMETRY, _LOCAL_MODE}:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:

@@ -202,6 +202,9 @@ class ServerInfo:
     started: float
     """Seconds since the epoch."""
 
+    container_endpoint: str = ""
+    """Where containers reach S3 at the same port; empty if they share this machine's loopback."""
+
 
 def open_root(folder: Path) -> Root:
     """Make the folder ready for use; what is there already is kept.
