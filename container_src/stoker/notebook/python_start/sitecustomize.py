@@ -14,7 +14,7 @@ So their modules get a `time` of their own, whose `sleep` is short as long as th
 is this machine's; otherwise it is the ordinary one.
 
 Two things more of SDK v2: what local jobs did is not reported to AWS, and the containers of its
-own local mode are told where they reach the platform's S3.
+own local mode get an address at which they reach the platform's S3.
 
 Standard library only, and old syntax: it runs in the user's Python, where Stoker need not be.
 """
