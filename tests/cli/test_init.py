@@ -54,3 +54,9 @@ def test_a_file_that_is_there_is_left_as_it_is(tmp_path, capsys):
     assert "stoker.toml" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["stoker.toml"]
     assert (tmp_path / "stoker.toml").read_text() == "mine"
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert main(["init", str(tmp_path / "file/project")]) == 2
+    assert f"{tmp_path / 'file'} is not a folder" in capsys.readouterr().err

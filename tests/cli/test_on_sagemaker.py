@@ -216,6 +216,8 @@ def test_a_dry_run_asks_nobody(cloud, tmp_path):
         (("--tag", "aws:team=a"), {}, "AWS's own"),
         (("--steps", "0"), {}, "at least 1"),
         ((), {"AWS_PROFILE": "nobodys"}, "list-profiles"),
+        ((), {"AWS_CONFIG_FILE": "src/train.py"}, "a setting for AWS is not valid"),
+        ((), {"AWS_ENDPOINT_URL": "nonsense"}, "Invalid endpoint: nonsense"),
         ((), NO_CREDENTIALS, "no credentials"),
         ((), {"AWS_SECRET_ACCESS_KEY": "wrong"}, "does not know these credentials"),
         (("--output", "s3://nobodys-bucket-1"), {}, "no such bucket: nobodys-bucket-1"),
@@ -242,6 +244,8 @@ def test_an_option_of_the_cloud_needs_the_cloud(cloud):
         ("deep/id_rsa", "x"),
         ("config.py", "KEY = 'AKIA" + "Q" * 16 + "'"),
         ("note.txt", "-----BEGIN RSA PRIVATE KEY-----"),
+        ("hub.py", "login(token='hf_" + "aB" * 17 + "')"),
+        ("clone.sh", "git clone https://ghp_" + "aB1" * 12 + "@github.com/a/b"),
     ],
 )
 def test_files_that_look_like_secrets_are_refused(tmp_path, name, content):

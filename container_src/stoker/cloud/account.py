@@ -227,6 +227,12 @@ class Account:
                 hint = self._describe_unknown_region(refusal.region)
                 refusal = replace(refusal, message=f"{refusal.message}{hint}")
             raise explain(refusal) from error
+        # botocore's own checks of what it is given raise these: an address, a file of a token.
+        except (ValueError, FileNotFoundError) as error:
+            raise UsageRefused(
+                f"a setting for AWS is not valid: {error}",
+                fix="correct it: AWS_ENDPOINT_URL, AWS_CONFIG_FILE and the other AWS_ variables",
+            ) from error
 
     def _describe_unknown_region(self, region: str) -> str:
         """What to add to a failure to connect; AWS may have regions that this boto3 has not."""

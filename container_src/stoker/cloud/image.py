@@ -56,13 +56,6 @@ def make_target(image: str, repository: str | None, *, registry: str) -> PushTar
     return PushTarget(image=image, registry=registry, repository=name)
 
 
-def find_registry(account: Account) -> str:
-    """The address of the account's registry in ECR."""
-    # AWS in China has a domain of its own.
-    domain = "amazonaws.com.cn" if account.region.startswith("cn-") else "amazonaws.com"
-    return f"{account.number}.dkr.ecr.{account.region}.{domain}"
-
-
 def push_by_digest(target: PushTarget, account: Account) -> str:
     """The image's name with its digest; pushed unless the registry has it.
 

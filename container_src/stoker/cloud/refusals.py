@@ -266,6 +266,11 @@ _NO_BUCKET = _Meaning(
 _NO_PROFILE = _Meaning(
     kind=UsageRefused, text="{r.message}", fix="aws configure list-profiles shows those that exist"
 )
+_BAD_SETTING = _Meaning(
+    kind=UsageRefused,
+    text="a setting for AWS is not valid: {r.message}",
+    fix="correct the file, ~/.aws/config unless AWS_CONFIG_FILE names another one",
+)
 _MISSING = _Meaning(
     kind=NotThere,
     text="{r.service} in {r.region} does not have {r.what}: {r.message}",
@@ -300,6 +305,7 @@ _BY_CODES: tuple[tuple[str, Callable[[Refusal], HostError]], ...] = (
     ("IllegalLocationConstraintException", _ELSEWHERE.explain),
     ("NoSuchBucket", _NO_BUCKET.explain),
     ("RepositoryNotFoundException", _explain_no_repository),
+    ("ConfigParseError ConfigNotFound InvalidConfigError", _BAD_SETTING.explain),
     ("ProfileNotFound", _NO_PROFILE.explain),
     ("ResourceNotFound ResourceNotFoundException NoSuchEntity", _MISSING.explain),
     ("NoSuchKey 404 ImageNotFoundException NoSuchResourceException", _MISSING.explain),

@@ -25,7 +25,14 @@ def read_registry(region: str | None) -> tuple[str, str]:
         account = session.client("sts").get_caller_identity()["Account"]
     except aws_errors() as error:
         raise PushFailed(f"AWS does not say who we are: {error}", fix="aws configure") from error
-    return f"{account}.dkr.ecr.{session.region_name}.amazonaws.com", session.region_name
+    return registry_address(account, session.region_name), session.region_name
+
+
+def registry_address(account: str, region: str) -> str:
+    """The address of an account's registry in ECR."""
+    # AWS in China has a domain of its own.
+    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return f"{account}.dkr.ecr.{region}.{domain}"
 
 
 def tag_exists(repository: str, tag: str, *, region: str) -> bool:

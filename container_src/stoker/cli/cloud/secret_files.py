@@ -16,9 +16,13 @@ _NAMES = (
     *("kaggle.json", "service-account*.json", "*-credentials.json", ".git-credentials"),
 )
 _HARMLESS = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub")
-_CONTENT = re.compile(
-    rb"-----BEGIN [A-Z ]*PRIVATE KEY-----|(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z2-7]{16}(?![A-Z0-9])"
-)
+_KINDS = {
+    "a private key": rb"-----BEGIN [A-Z ]*PRIVATE KEY-----",
+    "an access key of AWS": rb"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z2-7]{16}(?![A-Z0-9])",
+    "a token of Hugging Face": rb"(?<![A-Za-z0-9])hf_[A-Za-z]{34}(?![A-Za-z0-9])",
+    "a token of GitHub": rb"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{82})(?!\w)",
+}
+_CONTENT = re.compile(b"|".join(b"(%s)" % pattern for pattern in _KINDS.values()))
 # AWS's own documentation uses it everywhere.
 _EXAMPLE = b"AKIAIOSFODNN7EXAMPLE"
 _MOST_BYTES = 1 << 20
@@ -56,5 +60,5 @@ def _look_inside(file: Path) -> str:
         return ""
     for match in _CONTENT.finditer(file.read_bytes()):
         if match[0] != _EXAMPLE:
-            return "a private key" if match[0].startswith(b"-") else "an access key of AWS"
+            return list(_KINDS)[(match.lastindex or 1) - 1]
     return ""

@@ -19,7 +19,7 @@ from stoker.cli.cloud.options import read_settings
 from stoker.cli.cloud.preflight import require_accepted
 from stoker.cli.cloud.secret_files import require_no_secrets
 from stoker.cloud.account import Account
-from stoker.cloud.image import find_registry, is_remote, make_target, push_by_digest
+from stoker.cloud.image import is_remote, make_target, push_by_digest
 from stoker.cloud.job_memory import SentJob, cloud_folder, hash_params
 from stoker.cloud.request import (
     Places,
@@ -32,6 +32,7 @@ from stoker.cloud.settings import CloudSettings
 from stoker.cloud.upload.bucket import Bucket
 from stoker.cloud.upload.channel import channel_key, send_folder
 from stoker.cloud.upload.folder import measure_folder, read_folder
+from stoker.machine.aws import registry_address
 from stoker.machine.environment import read_environment
 from stoker.machine.failures import UsageRefused
 from stoker.machine.terminal import Terminal
@@ -206,7 +207,7 @@ def _find_image(made: CloudSubmission, account: Account, terminal: Terminal) -> 
     image = made.spec.image
     if is_remote(image) or account.is_local:  # the local platform has the engine's own images
         return image
-    registry = find_registry(account)
+    registry = registry_address(account.number, account.region)
     found = push_by_digest(
         make_target(image, made.settings.repository, registry=registry), account
     )

@@ -23,6 +23,9 @@ def run(args: argparse.Namespace) -> int:
             f"already there, and left as it is: {', '.join(taken)}",
             fix="name another folder, or move these files away",
         )
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise UsageRefused(f"{place} is not a folder", fix="name another one")
     for source, target in files.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
