@@ -173,6 +173,10 @@ def _explain_validation(refusal: Refusal) -> HostError:
             fix="its trust policy must allow sts:AssumeRole to sagemaker.amazonaws.com:"
             " stoker doctor --on sagemaker --role ROLE",
         )
+    if re.search(r"is in status (Completed|Failed|Stopped)", text):
+        return UsageRefused(
+            f"{refusal.what} cannot be stopped: {text}", fix="nothing: it has ended"
+        )
     if "No S3 objects found" in text:
         return UsageRefused(
             f"a channel has no data: {text}", fix="check the s3:// address of the channel"

@@ -75,7 +75,8 @@ def find_cloud_target(args: argparse.Namespace, text: str | None) -> CloudTarget
         _require_same_endpoint(sent)
     if sent and sent.kind == "tuning" and getattr(args, "verb", "tune") != "tune":
         raise UsageRefused(
-            f"{name} is a search, not a training job", fix=f"stoker tune show {name}"
+            f"{name} is a search, not a training job",
+            fix=f"stoker tune {'stop' if getattr(args, 'verb', '') == 'stop' else 'show'} {name}",
         )
     chosen = getattr(args, "region", None) or region or (sent.region if sent else None) or None
     return CloudTarget(jobs=CloudJobs(Account(region=chosen)), name=name, sent=sent)
