@@ -179,7 +179,7 @@ def _count_waiting(split: Sequence[Mapping[str, float]], means: dict[str, float]
     for name in _ALONE:
         for place in _WAITING:
             alone = max(one[name] for one in split) - means[name]
-            # The rank that waits least shows how much of it is no waiting.
+            # The rank that waits least shows how much of it is not waiting.
             waiting = means[place] - min(one[place] for one in split)
             moved = max(0.0, min(alone, waiting))
             means[name] += moved
