@@ -91,7 +91,7 @@ def silence_is_death():
 
     run, turn = watch._StepRun.run, watch.EventLoop.turn
 
-    def run_impatiently(self):
+    def run_impatiently(self, prepare_end):
         def turn_or_kill(loop, timeout_seconds):
             wait_seconds = 4.0 if loop._signals.stop_signal is None else timeout_seconds
             happened = turn(loop, wait_seconds)
@@ -100,7 +100,7 @@ def silence_is_death():
             return happened
 
         watch.EventLoop.turn = turn_or_kill
-        return run(self)
+        return run(self, prepare_end)
 
     watch._StepRun.run = run_impatiently
 
