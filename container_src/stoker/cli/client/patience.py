@@ -11,7 +11,7 @@ from stoker.machine.terminal import Terminal
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 5.0
 _LOCAL_PAUSE_SECONDS = 0.3
 _SLICE_SECONDS = 0.1
-_LOST_SECONDS = 900.0
+_LOST_SECONDS = 900.0  # a laptop may be closed and opened again; the job runs meanwhile
 _LONGEST_LOST_PAUSE_SECONDS = 30.0
 
 
