@@ -48,6 +48,14 @@ def with_close(folder, points):
     file.close()
 
 
+def test_the_folder_is_there_at_once(tmp_path):
+    """Scripts put files of their own into it; the thread makes the file only later."""
+    for number in range(50):
+        file = EventFile(tmp_path / str(number) / "run")
+        (tmp_path / str(number) / "run/config.json").write_text("{}")
+        file.close()
+
+
 def test_a_name_that_is_not_unicode_is_kept_in_part(tmp_path):
     with_close(tmp_path, [(1, "bad\ud800name", 1.0)])
     assert accumulate(tmp_path).Tags()["scalars"] == ["bad?name"]

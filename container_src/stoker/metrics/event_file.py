@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from contextlib import suppress
 from typing import SupportsFloat
 
 from stoker.contract.process_end import Stage, at_end
@@ -120,6 +121,7 @@ class EventFile:
         del max_queue_size, flush_secs  # what they promise is kept whatever they say
         self._folder = os.fspath(logdir)
         self._key = (_absolute(self._folder), filename_suffix)
+        _make_folder(self._key[0])
         self._is_closed = True
         self.reopen()
 
@@ -178,6 +180,14 @@ def _has_events(folder: str) -> bool:
     is_new = folder not in _OWN_FOLDERS
     _OWN_FOLDERS.add(folder)
     return is_new and any("tfevents" in name for name in names)
+
+
+def _make_folder(folder: str) -> None:
+    """At once, not by the thread: scripts put files of their own next to the events."""
+    if "://" not in folder:
+        # The thread that writes says what is wrong with it.
+        with suppress(OSError):
+            os.makedirs(folder, exist_ok=True)
 
 
 def _absolute(folder: str) -> str:
