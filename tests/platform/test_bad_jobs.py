@@ -93,18 +93,24 @@ def test_a_full_disk_fails_the_job_and_not_the_server(make_server):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
-def test_a_job_that_fills_the_disk_of_the_platform_is_recorded_as_failed(make_server):
-    """Its exit code and its record have space that was taken before."""
+@pytest.mark.parametrize("takes_spare", [False, True])
+def test_a_job_that_fills_the_disk_of_the_platform_is_recorded_as_failed(make_server, takes_spare):
+    """Its exit code and its record have space that was taken before.
+
+    A script that still writes when the platform gives that space back takes it, too.
+    """
     server = make_server()
     server.root.folder.mkdir()
     mounted = ["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", str(server.root.folder)]
     subprocess.run(mounted, check=True)
     try:
         server.start()
+        spare = str(server.root.folder / "spare") if takes_spare else "/nonexistent"
         server.submit(
             "greedy",
-            """
+            f"""
     import os, pathlib
+    pathlib.Path({spare!r}).unlink(missing_ok=True)
     (pathlib.Path(os.environ["SM_MODEL_DIR"]) / "all").write_bytes(bytes(200 << 20))
     """,
         )

@@ -127,8 +127,15 @@ class JobWorker(threading.Thread):
         except sqlite3.Error as error:
             # A full disk, most likely. What was done is done again once there is space.
             _log.error("%s: the store does not take it: %s", self._control.name, error)
+            self._make_room()
             self._control.wait(time.time() + _DATABASE_RETRY_SECONDS)
         return False
+
+    def _make_room(self) -> None:
+        """Remove a job's folders early: they may be what fills the disk, and all is uploaded."""
+        with suppress(sqlite3.Error, UnknownJob):
+            if self._control.read().stage == "cleaning":
+                self._clear()
 
     def _act_on(self, record: JobRecord) -> None:
         """One stage; a failure is recorded, too."""
