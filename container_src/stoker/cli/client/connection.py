@@ -134,6 +134,11 @@ class Connection:
                         f"the platform does not answer: {error!r}",
                         fix="see `stoker local status`; start it: `stoker local up --detach`",
                     ) from error
+            except BaseException:
+                # After Ctrl-C in the middle, the rest of this request would go before the next.
+                connection.close()
+                self._local.connection = None
+                raise
             # The first failure is as a rule a kept-alive connection that the server has closed: no
             # pause.
             if attempt > 1:
