@@ -361,9 +361,9 @@ def test_what_would_be_silently_ignored_is_refused(s3):
         (s3.rename_object, {"Key": "k", "RenameSource": f"/{BUCKET}/other"}),
         (s3.put_bucket_versioning, {"VersioningConfiguration": {"Status": "Enabled"}}),
         (s3.put_bucket_policy, {"Policy": "{}"}),
-        (s3.put_object, {"Key": "k", "Body": b"shared", "GrantRead": "id=somebody"}),
-        (s3.put_object_acl, {"Key": "k", "GrantRead": "id=somebody"}),
-        (s3.create_multipart_upload, {"Key": "k", "GrantFullControl": "id=somebody"}),
+        (s3.put_object, {"Key": "k", "Body": b"shared", "GrantRead": "id=another-account"}),
+        (s3.put_object_acl, {"Key": "k", "GrantRead": "id=another-account"}),
+        (s3.create_multipart_upload, {"Key": "k", "GrantFullControl": "id=another-account"}),
     ):
         assert code_of(call, **params) == "NotImplemented"
     for call in (s3.get_object, s3.delete_object):
